@@ -1,0 +1,1 @@
+"""Tests import their common ground as ``tests.support``."""
