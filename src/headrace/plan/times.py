@@ -1,0 +1,144 @@
+"""Event time through a plan: which columns carry it, and how far behind the watermark they lag.
+
+The watermark of an operator is the least of its streams' watermarks, ``W``. A row that a source
+hands on has a time at or above ``W`` unless it is late. A join may complete a pair whose older
+row lies further back; ``lag`` says how far: every row that an operator will still emit has a time
+at or above ``W - lag``. An aggregate above closes its windows at ``W - lag``.
+"""
+
+from __future__ import annotations
+
+from headrace.errors import PlanError
+from headrace.plan.expressions import Call, Column, Expr
+from headrace.plan.nodes import (
+    WINDOW_COLUMN,
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Project,
+    SameSession,
+    SameWindow,
+    Sink,
+    Source,
+    Table,
+    Union,
+    Within,
+)
+from headrace.plan.windows import Given, Landmark
+
+#: Columns that carry event time, with their lag in milliseconds.
+Times = dict[str, int]
+
+
+def event_times(node: Node) -> Times:
+    """The event-time columns of a node's output (window columns included) and their lags."""
+    match node:
+        case Source():
+            return {node.time: 0}
+        case Table():
+            return {}
+        case Filter() | Sink():
+            return event_times(node.input)
+        case Project():
+            below = event_times(node.input)
+            lags = {c.name: _lag_of(c.expr, below) for c in node.columns}
+            return {name: lag for name, lag in lags.items() if lag is not None}
+        case Aggregate():
+            if isinstance(node.windows[0], Landmark):
+                return {}
+            return {WINDOW_COLUMN: aggregate_lag(node)}
+        case Union():
+            parts = [event_times(part) for part in node.parts]
+            by_position = [
+                [times.get(name) for times, name in zip(parts, names, strict=True)]
+                for names in zip(*(part.schema.names for part in node.parts), strict=True)
+            ]
+            return {
+                name: max(lag for lag in lags if lag is not None)
+                for name, lags in zip(node.schema.names, by_position, strict=True)
+                if all(lag is not None for lag in lags)
+            }
+        case Join():
+            return _join_times(node)
+        case _:
+            raise PlanError(f"no event time is defined for {type(node).__name__}")
+
+
+def aggregate_lag(node: Aggregate) -> int:
+    """How far behind the watermark this aggregate closes its windows."""
+    times = event_times(node.input)
+    if node.time.name not in times:
+        what = "a window of the input" if isinstance(node.windows[0], Given) else "an event time"
+        raise PlanError(
+            f"{node.time.name} is not {what}, so its windows could never be closed",
+            hint=f"use one of {', '.join(times)}" if times else None,
+        )
+    return times[node.time.name]
+
+
+def join_lag(node: Join) -> int:
+    """How far behind the watermark rows still arrive at this join."""
+    left, right = side_times(node)
+    if node.time is not None:
+        return max(left[node.time.left.name], right[node.time.right.name])
+    return max([0, *left.values(), *right.values()])
+
+
+def side_times(node: Join) -> tuple[Times, Times]:
+    """Event times of both inputs, named as the join names them."""
+
+    def rename(side: Node, alias: str | None) -> Times:
+        prefix = "" if alias is None else f"{alias}."
+        return {f"{prefix}{name}": lag for name, lag in event_times(side).items()}
+
+    return rename(node.left, node.left_alias), rename(node.right, node.right_alias)
+
+
+def reach(node: Join) -> tuple[int | None, int | None]:
+    """How far the right row may lie (before, after) the left one, in ms; None is without bound."""
+    match node.time:
+        case Within(lower=lower, upper=upper):
+            return (None if lower is None else -lower), upper
+        case SameWindow(window=window):
+            return window.length - 1, window.length - 1
+        case SameSession() | None:
+            return None, None
+        case _:
+            raise PlanError(f"unknown join time {node.time}")
+
+
+def _join_times(node: Join) -> Times:
+    """A pair comes out when its later row arrives; the earlier one may be a reach older.
+
+    Rows that wait for the end of an outer join come out within the same bound. A session may
+    be arbitrarily long, and a state-based join may match rows of any age (within ``ttl``): their
+    raw times have no usable watermark and are not handed on.
+    """
+    left, right = side_times(node)
+    if isinstance(node.right, Table) or not node.right.streams():
+        return left
+    if not node.left.streams():
+        return right
+    lag = join_lag(node)
+    before, after = reach(node)
+    times: Times = {}
+    if isinstance(node.time, Within | SameWindow):
+        # A new right row at W - lag may match left rows `after` older, and the other way round.
+        if after is not None:
+            times[node.time.left.name] = lag + max(after, 0)
+        if before is not None:
+            times[node.time.right.name] = lag + max(before, 0)
+    if node.emits_window:
+        times[WINDOW_COLUMN] = lag
+    return times
+
+
+def _lag_of(expr: Expr, below: Times) -> int | None:
+    match expr:
+        case Column(name=name):
+            return below.get(name)
+        case Call(function="window_time", arguments=(Column(name=name),)):
+            return below.get(name)
+        case _:
+            return None

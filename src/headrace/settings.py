@@ -1,0 +1,164 @@
+"""The ``spark.headrace.*`` settings: one table that code, errors and documentation share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+
+from headrace.errors import DurationError, SettingError
+from headrace.plan.durations import parse_duration
+
+PREFIX = "spark.headrace."
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key: its default, how its text is read, and what it is for."""
+
+    key: str
+    default: str
+    read: Callable[[str], object]
+    purpose: str
+
+    @property
+    def full_key(self) -> str:
+        return PREFIX + self.key
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise ValueError("true or false")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError("a whole number, zero or more")
+    return number
+
+
+def _duration(text: str) -> int:
+    try:
+        milliseconds = parse_duration(text)
+    except DurationError:
+        raise ValueError("a duration such as '500 milliseconds'") from None
+    if milliseconds < 0:
+        raise ValueError("a duration that is not negative")
+    return milliseconds
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "epoch.gatherTimeout",
+        "300 milliseconds",
+        _duration,
+        "How long an epoch waits for a stream that delivered lately and is behind the others.",
+    ),
+    Setting(
+        "stream.idleTimeout",
+        "5 seconds",
+        _duration,
+        "After this long without a batch a stream is idle: no epoch waits for it.",
+    ),
+    Setting(
+        "driverRows",
+        "50000",
+        _count,
+        "State and results of up to this many rows are written as one file by the driver, which "
+        "saves the cost of a distributed write. 0 turns that off.",
+    ),
+    Setting(
+        "shufflePartitions",
+        "0",
+        _count,
+        "Partitions of the engine's shuffles; 0 takes the cluster's default parallelism.",
+    ),
+    Setting(
+        "adaptiveRows",
+        "1000000",
+        _count,
+        "Epochs of at least this many rows use Spark's adaptive execution; below, its extra jobs "
+        "cost more than they save.",
+    ),
+    Setting(
+        "compaction.files",
+        "16",
+        _count,
+        "An arrangement's small files are merged when it has this many of them.",
+    ),
+    Setting(
+        "retainedCommits",
+        "20",
+        _count,
+        "How many commits of past epochs stay in the checkpoint, for people who look into it.",
+    ),
+    Setting(
+        "allowQueryChange",
+        "false",
+        _boolean,
+        "Whether a checkpoint may be resumed without a query that it holds, or with another "
+        "meaning of it; that query's state is then dropped.",
+    ),
+    Setting(
+        "optimizer.disabledRules",
+        "",
+        _names,
+        "Names of optimizer rules that are not applied, separated by commas.",
+    ),
+    Setting(
+        "progress.retained",
+        "100",
+        _count,
+        "How many progress reports each query keeps.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings in force, read once when a race is made."""
+
+    gather_timeout: int
+    idle_timeout: int
+    driver_rows: int
+    shuffle_partitions: int
+    adaptive_rows: int
+    compaction_files: int
+    retained_commits: int
+    allow_query_change: bool
+    disabled_rules: frozenset[str]
+    retained_progress: int
+
+
+def read_settings(conf: Mapping[str, str]) -> Settings:
+    """Read the settings from Spark's configuration; an unknown or senseless one is refused."""
+    given = {k.removeprefix(PREFIX): v for k, v in conf.items() if k.startswith(PREFIX)}
+    known = {setting.key for setting in SETTINGS}
+    for key in given:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            raise SettingError(
+                f"no setting {PREFIX}{key}",
+                hint=f"did you mean {PREFIX}{near[0]}?" if near else "docs/settings.md lists them",
+            )
+    values = []
+    for setting in SETTINGS:
+        text = given.get(setting.key, setting.default)
+        try:
+            values.append(setting.read(text))
+        except ValueError as wrong:
+            raise SettingError(f"{setting.full_key} is {text!r}", hint=f"expected {wrong}") from None
+    names = [field.name for field in fields(Settings)]
+    return Settings(**dict(zip(names, values, strict=True)))  # type: ignore[arg-type]
+
+
+def settings_table() -> str:
+    """The settings as a Markdown table, the one in the documentation."""
+    rows = [f"| `{s.full_key}` | `{s.default or ' '}` | {s.purpose} |" for s in SETTINGS]
+    return "\n".join(["| setting | default | what for |", "|---|---|---|", *rows])
