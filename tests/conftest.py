@@ -1,4 +1,4 @@
-"""What all tests share: the Spark session, the golden-file switch, and data sets outside the repo."""
+"""What all tests share: the Spark session, the golden-file switch, data sets outside the repo."""
 
 from __future__ import annotations
 

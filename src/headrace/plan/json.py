@@ -1,7 +1,7 @@
 """Plans as JSON, exactly: what is read back equals what was written, to the last bit of a literal.
 
 A plan is a list of nodes, inputs before users; a shared subplan stands in the list once and is
-referred to by its position. Every object names its ``kind`` and has the fields of its class; a
+referred to by its position. Every object names its class as ``op`` and has that class's fields; a
 field at its default is left out, so that a field added later does not change old plans' hashes.
 """
 
@@ -66,14 +66,19 @@ def to_json(node: Node) -> JsonObject:
     nodes: list[JsonObject] = []
     # Keyed by what is written, not by equality: 0.0 and -0.0 are equal, but not the same plan.
     positions: dict[str, int] = {}
+    # Objects already written, so that deep sharing is not walked once per use.
+    seen: dict[int, JsonObject] = {}
 
     def reference(value: Node) -> JsonObject:
+        if id(value) in seen:
+            return seen[id(value)]
         written = _encode_fields(value, reference)
         text = _canonical(written)
         if text not in positions:
             positions[text] = len(nodes)
             nodes.append(written)
-        return {"node": positions[text]}
+        seen[id(value)] = {"node": positions[text]}
+        return seen[id(value)]
 
     root = reference(node)["node"]
     return {"format": FORMAT, "version": VERSION, "nodes": nodes, "root": root}
@@ -132,7 +137,7 @@ def _encode_fields(value: object, reference: Callable[[Node], JsonObject]) -> Js
     kind = _kind(type(value))
     if _BY_KIND.get(kind) is not type(value):
         raise PlanError(f"{type(value).__name__} cannot be written as JSON")
-    written: JsonObject = {"kind": kind}
+    written: JsonObject = {"op": kind}
     for field in fields(value):  # type: ignore[arg-type]
         item = getattr(value, field.name)
         if isinstance(value, Literal) and field.name == "value":
@@ -184,13 +189,13 @@ def _decode(written: Any, nodes: list[Node]) -> Any:
         return written
     if "node" in written:
         return nodes[written["node"]]
-    if written.get("kind") not in _BY_KIND:
-        raise PlanError(f"a plan with a {written.get('kind')!r} cannot be read")
-    cls = _BY_KIND[written["kind"]]
+    if written.get("op") not in _BY_KIND:
+        raise PlanError(f"a plan with a {written.get('op')!r} cannot be read")
+    cls = _BY_KIND[written["op"]]
     readers = _readers(cls)
     arguments: dict[str, Any] = {}
     for name, item in written.items():
-        if name == "kind":
+        if name == "op":
             continue
         reader = readers[name]
         arguments[name] = reader(item) if reader is not None else _decode(item, nodes)
