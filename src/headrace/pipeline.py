@@ -1,0 +1,256 @@
+"""A pipeline file: streams, tables, queries and sinks, read from YAML without Spark.
+
+The dataclasses say what a file may hold, ``load_pipeline`` reads one. Every error names file, line
+and column (``yaml_nodes`` has the walk that makes this possible).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from headrace.errors import Position, SettingError
+from headrace.plan.durations import parse_duration, positive_duration
+from headrace.settings import PREFIX, read_settings
+from headrace.yaml_nodes import Context, Fields, PipelineError, compose
+
+__all__ = [
+    "Pipeline",
+    "PipelineError",
+    "QuerySpec",
+    "SinkSpec",
+    "StreamSpec",
+    "TableSpec",
+    "Trigger",
+    "load_pipeline",
+    "parse_pipeline",
+]
+
+OUTPUT_MODES = ("append", "update")
+SINK_FORMATS = ("parquet", "memory", "console", "results")
+
+_KEYS = ("streams", "tables", "queries", "checkpoint", "trigger", "settings")
+_TABLE_KEYS = ("name", "format", "path", "schema", "options")
+_STREAM_KEYS = (*_TABLE_KEYS, "time", "delay", "ttl")
+_QUERY_KEYS = ("name", "sql", "outputMode", "sink")
+_SINK_KEYS = ("format", "path", "options")
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """A stream to register: Spark's reader on one side, its time on the other."""
+
+    name: str
+    format: str
+    path: str | None
+    schema: str | None
+    options: Mapping[str, str]
+    time: str
+    delay: str | None
+    ttl: str | None
+    at: Position = field(compare=False)
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A static relation to register."""
+
+    name: str
+    format: str
+    path: str | None
+    schema: str | None
+    options: Mapping[str, str]
+    at: Position = field(compare=False)
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """Where a query's results go."""
+
+    format: str = "console"
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class QuerySpec:
+    """A standing query with its sink."""
+
+    name: str
+    sql: str
+    output_mode: str
+    sink: SinkSpec
+    at: Position = field(compare=False)
+    # Where the first line of the SQL stands, and whether its lines are lines of the file (a block
+    # scalar written with |), so that a position in the SQL can be given as one in the file.
+    sql_at: Position = field(compare=False)
+    sql_is_block: bool = field(compare=False)
+
+    def position_in_file(self, inside: Position) -> Position:
+        """Turn a position inside the SQL into one in the pipeline file."""
+        if self.sql_is_block:
+            line, indent = self.sql_at.line, self.sql_at.column - 1
+            return Position(line + inside.line - 1, indent + inside.column, self.sql_at.file)
+        # In a quoted or folded scalar the lines of the SQL are not the lines of the file.
+        return self.sql_at
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """When epochs run: once over all that is there, or every so often."""
+
+    available_now: bool = True
+    processing_time: str | None = None
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """All that one file says."""
+
+    streams: tuple[StreamSpec, ...]
+    tables: tuple[TableSpec, ...]
+    queries: tuple[QuerySpec, ...]
+    checkpoint: str
+    trigger: Trigger
+    settings: Mapping[str, str]
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """Read a pipeline file; relative paths in it are relative to the file's own directory."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise PipelineError(f"cannot read {file}: {reason}") from None
+    return parse_pipeline(text, file=str(path), base=file.parent)
+
+
+def parse_pipeline(text: str, *, file: str = "<text>", base: Path | None = None) -> Pipeline:
+    """Read a pipeline from its text; ``base`` is what relative paths are relative to."""
+    root = compose(text, file)
+    top = Fields(root, Context(file, text, base), "a pipeline", _KEYS)
+    streams = top.each("streams", _stream)
+    tables = top.each("tables", _table)
+    queries = top.each("queries", _query)
+    pipeline = Pipeline(
+        streams=streams,
+        tables=tables,
+        queries=queries,
+        checkpoint=top.path("checkpoint", required=True) or "",
+        trigger=top.one("trigger", _trigger) or Trigger(),
+        settings=_settings(top),
+    )
+    if not streams:
+        raise PipelineError("a pipeline needs at least one stream", position=top.here("streams"))
+    if not queries:
+        raise PipelineError("a pipeline needs at least one query", position=top.here("queries"))
+    relations: list[StreamSpec | TableSpec] = [*streams, *tables]
+    _refuse_duplicates("stream or table", relations)
+    _refuse_duplicates("query", queries)
+    return pipeline
+
+
+def _stream(node: yaml.Node, context: Context) -> StreamSpec:
+    fields = Fields(node, context, "a stream", _STREAM_KEYS)
+    return StreamSpec(
+        name=fields.name("name"),
+        format=fields.text("format", required=True),
+        path=fields.path("path"),
+        schema=fields.optional_text("schema"),
+        options=_plain(fields.options("options")),
+        time=fields.text("time", required=True),
+        delay=fields.duration("delay", parse_duration),
+        ttl=fields.duration("ttl", lambda text: positive_duration(text, "ttl")),
+        at=fields.here("name"),
+    )
+
+
+def _table(node: yaml.Node, context: Context) -> TableSpec:
+    fields = Fields(node, context, "a table", _TABLE_KEYS)
+    return TableSpec(
+        name=fields.name("name"),
+        format=fields.text("format", required=True),
+        path=fields.path("path"),
+        schema=fields.optional_text("schema"),
+        options=_plain(fields.options("options")),
+        at=fields.here("name"),
+    )
+
+
+def _query(node: yaml.Node, context: Context) -> QuerySpec:
+    fields = Fields(node, context, "a query", _QUERY_KEYS)
+    return QuerySpec(
+        name=fields.name("name"),
+        sql=fields.text("sql", required=True),
+        output_mode=fields.choice("outputMode", OUTPUT_MODES, "append"),
+        sink=fields.one("sink", _sink) or SinkSpec(),
+        at=fields.here("name"),
+        sql_at=fields.text_start("sql"),
+        sql_is_block=fields.is_block("sql"),
+    )
+
+
+def _sink(node: yaml.Node, context: Context) -> SinkSpec:
+    fields = Fields(node, context, "a sink", _SINK_KEYS)
+    sink = SinkSpec(
+        format=fields.choice("format", SINK_FORMATS, "console"),
+        path=fields.path("path"),
+        options=_plain(fields.options("options")),
+    )
+    if sink.format == "parquet" and sink.path is None:
+        raise PipelineError("a parquet sink needs a path", position=context.position(node))
+    return sink
+
+
+def _trigger(node: yaml.Node, context: Context) -> Trigger:
+    advice = "write 'trigger: availableNow' or 'trigger: {processingTime: 2 seconds}'"
+    if isinstance(node, yaml.ScalarNode):
+        if node.value == "availableNow":
+            return Trigger()
+        raise PipelineError(
+            f"no trigger {node.value!r}", hint=advice, position=context.position(node)
+        )
+    fields = Fields(node, context, "a trigger", ("processingTime",))
+    every = fields.duration("processingTime", lambda text: positive_duration(text, "the trigger"))
+    if every is None:
+        raise PipelineError("a trigger is empty", hint=advice, position=context.position(node))
+    return Trigger(available_now=False, processing_time=every)
+
+
+def _settings(top: Fields) -> dict[str, str]:
+    given = top.options("settings")
+    for name, (value, position) in given.items():
+        if not name.startswith("spark."):
+            raise PipelineError(
+                f"no setting {name!r}",
+                hint=f"settings begin with spark., those of Headrace with {PREFIX}",
+                position=position,
+            )
+        try:
+            read_settings({name: value})
+        except SettingError as error:
+            raise PipelineError(error.message, hint=error.hint, position=position) from None
+    return _plain(given)
+
+
+def _plain(options: Mapping[str, tuple[str, Position]]) -> dict[str, str]:
+    return {name: value for name, (value, _) in options.items()}
+
+
+def _refuse_duplicates(
+    what: str, specs: Sequence[StreamSpec | TableSpec] | Sequence[QuerySpec]
+) -> None:
+    seen: dict[str, Position] = {}
+    for spec in specs:
+        # Spark's names are case-insensitive; two that differ in case only would collide later.
+        first = seen.setdefault(spec.name.lower(), spec.at)
+        if first is not spec.at:
+            raise PipelineError(
+                f"a second {what} named {spec.name!r}",
+                hint=f"the first is at line {first.line}",
+                position=spec.at,
+            )
