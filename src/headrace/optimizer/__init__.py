@@ -1,0 +1,66 @@
+"""The optimizer: rules that make a plan cheaper and leave its meaning alone.
+
+``STAGES`` is the architecture: what runs, in which order, and why there. Each rule is one file,
+named like the rule; ``driver`` runs them, checks them and keeps the trace; ``safety`` says which
+expressions may move.
+"""
+
+from __future__ import annotations
+
+from headrace.optimizer import (
+    fold_constants,
+    merge_filters,
+    merge_projections,
+    prune_columns,
+    push_filter_into_join,
+    push_filter_through_aggregate,
+    push_filter_through_project,
+    push_filter_through_union,
+    remove_trivial_projection,
+)
+from headrace.optimizer.driver import Firing, Optimized, Step, Trace, apply_rule, run_stages
+from headrace.optimizer.rule import Rule, Stage
+from headrace.plan.nodes import Node
+
+__all__ = [
+    "RULES",
+    "STAGES",
+    "Firing",
+    "Optimized",
+    "Rule",
+    "Stage",
+    "Step",
+    "Trace",
+    "apply_rule",
+    "optimize",
+]
+
+STAGES: tuple[Stage, ...] = (
+    Stage(
+        "normalise",
+        "first, so that every later rule meets one spelling of a condition",
+        (fold_constants.RULE, merge_filters.RULE),
+    ),
+    Stage(
+        "push filters and columns down",
+        "before anything is shared or costed: what is never read costs nothing",
+        (
+            push_filter_through_project.RULE,
+            push_filter_through_union.RULE,
+            push_filter_into_join.RULE,
+            push_filter_through_aggregate.RULE,
+            merge_filters.RULE,
+            merge_projections.RULE,
+            prune_columns.RULE,
+            remove_trivial_projection.RULE,
+        ),
+    ),
+)
+
+#: Every rule by its name.
+RULES: dict[str, Rule] = {rule.name: rule for stage in STAGES for rule in stage.rules}
+
+
+def optimize(plan: Node, disabled: frozenset[str] = frozenset()) -> Optimized:
+    """The plan after all stages; rules named in ``disabled`` do not run."""
+    return run_stages(plan, STAGES, disabled)

@@ -1,0 +1,34 @@
+"""What a rule and a stage are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.plan.nodes import Node
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rewrite with a name by which it can be turned off.
+
+    ``rewrite`` looks at one node and gives what may stand in its place, or None where it does not
+    apply; it never walks the plan by itself. A rule ``on_whole_plan`` is given the root instead:
+    for rewrites where what is allowed below depends on all that stands above.
+
+    The contract, checked after each firing: the same columns with the same names and types, the
+    same rows as a multiset, and the same event times.
+    """
+
+    name: str
+    rewrite: Callable[[Node], Node | None]
+    on_whole_plan: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Rules that run together until none of them changes the plan any more."""
+
+    name: str
+    why: str
+    rules: tuple[Rule, ...]

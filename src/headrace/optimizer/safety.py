@@ -1,0 +1,101 @@
+"""Which expressions may be evaluated elsewhere: on other rows, earlier, or more often.
+
+Under Spark's ANSI mode a division by zero, a failing cast or an overflow stops the query. A filter
+may stand there to keep such rows away, so an expression that can raise must not be moved to rows
+that it never saw. The lists name what is known never to raise; everything else is taken to raise.
+"""
+
+from __future__ import annotations
+
+from headrace.plan.expressions import COMPARISONS, Call, Cast, Column, Expr, Literal
+from headrace.plan.types import DataType
+
+_NEVER_RAISE = frozenset(
+    {
+        *("and", "or", "not", "isnull", "field", "||", "&", "|", "^", "~"),
+        *("isnotnull", "isnan", "nanvl"),
+        *("upper", "lower", "ucase", "lcase", "trim", "ltrim", "rtrim", "length", "char_length"),
+        *("concat", "substring", "substr", "left", "right", "reverse", "initcap", "instr"),
+        *("startswith", "endswith", "contains", "window_time", "struct"),
+        *("hash", "xxhash64", "md5", "sha1"),
+        *("try_add", "try_subtract", "try_multiply", "try_divide", "try_element_at"),
+    }
+)
+#: Spark casts the arguments of these to one type, and a string that is no number then raises.
+_ONE_TYPE = COMPARISONS | {"in", "coalesce", "nvl", "ifnull", "nullif", "greatest", "least"}
+_PARTS_OF_TIME = frozenset(
+    {"year", "month", "day", "dayofmonth", "hour", "minute", "second", "dayofweek"}
+)
+#: Arithmetic that overflows on integers and decimals, but never on floating point.
+_OVERFLOW = frozenset({"+", "-", "*", "negative", "abs"})
+_NOT_DETERMINISTIC = frozenset(
+    {
+        *("rand", "random", "randn", "uniform", "randstr", "uuid", "shuffle"),
+        *("monotonically_increasing_id", "spark_partition_id", "input_file_name"),
+        *("current_timestamp", "now", "current_date", "curdate", "localtimestamp"),
+        *("current_time", "unix_timestamp", "version", "java_method", "reflect"),
+    }
+)
+_WIDER = ("tinyint", "smallint", "int", "bigint", "float", "double")
+
+
+def is_deterministic(expr: Expr) -> bool:
+    """Whether evaluating it twice, or at another time, gives the same."""
+    return not any(isinstance(e, Call) and e.function in _NOT_DETERMINISTIC for e in expr.walk())
+
+
+def can_raise(expr: Expr) -> bool:
+    """Whether evaluating it on some row might stop the query."""
+    return any(_raises_itself(e) for e in expr.walk())
+
+
+def is_movable(expr: Expr) -> bool:
+    """Whether it may be evaluated on rows that it never saw."""
+    return is_deterministic(expr) and not can_raise(expr)
+
+
+def _raises_itself(expr: Expr) -> bool:
+    match expr:
+        case Column() | Literal():
+            return False
+        case Cast(argument=argument, data_type=kind, safe=safe):
+            return not safe and not _cast_always_works(argument.type, kind)
+        case Call(function=function, arguments=arguments) if function in ("like", "ilike"):
+            return not _is_plain_pattern(arguments[1])
+        case Call(function=function) if function in _OVERFLOW:
+            return not expr.type.is_fractional
+        case Call(function=function, arguments=arguments) if function in _ONE_TYPE:
+            return not _one_family(arguments)
+        case Call(function="case", arguments=arguments):
+            return not _one_family((*arguments[1:-1:2], arguments[-1]))
+        case Call(function=function, arguments=arguments) if function in _PARTS_OF_TIME:
+            return any(a.type.name not in ("date", "timestamp") for a in arguments)
+        case Call(function=function):
+            return function not in _NEVER_RAISE
+        case _:
+            return True
+
+
+def _cast_always_works(given: DataType, wanted: DataType) -> bool:
+    if given == wanted or given.name == "void" or wanted.name == "string":
+        return True
+    if given.name in _WIDER and wanted.name in _WIDER:
+        return _WIDER.index(given.name) <= _WIDER.index(wanted.name)
+    return (given.name, wanted.name) in {("timestamp", "date"), ("date", "timestamp")}
+
+
+def _one_family(arguments: tuple[Expr, ...]) -> bool:
+    """Whether these can be brought to one type without a cast that might fail."""
+    kinds = {a.type for a in arguments if a.type.name != "void"}
+    if len(kinds) <= 1 or all(kind.is_numeric for kind in kinds):
+        return True
+    return all(kind.name in ("date", "timestamp") for kind in kinds)
+
+
+def _is_plain_pattern(pattern: Expr) -> bool:
+    # A backslash before an ordinary character is an error in Spark.
+    return (
+        isinstance(pattern, Literal)
+        and isinstance(pattern.value, str | None)
+        and "\\" not in (pattern.value or "")
+    )
