@@ -17,7 +17,7 @@ import datetime
 import decimal
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -26,7 +26,7 @@ from headrace.plan.durations import parse_duration
 from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal
 from headrace.plan.types import DataType, Schema
 
-Rows = Sequence[Mapping[str, Any]] | pa.Table
+Rows: TypeAlias = Sequence[Mapping[str, Any]] | pa.Table
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 _TYPES = {

@@ -9,5 +9,6 @@ from __future__ import annotations
 
 from tests.support.compare import arrow_rows, assert_same_rows, plain_rows, spark_rows
 from tests.support.oracle_batch import run_batch
+from tests.support.oracle_epochs import run_epochs
 
-__all__ = ["arrow_rows", "assert_same_rows", "plain_rows", "run_batch", "spark_rows"]
+__all__ = ["arrow_rows", "assert_same_rows", "plain_rows", "run_batch", "run_epochs", "spark_rows"]

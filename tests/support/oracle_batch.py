@@ -38,16 +38,16 @@ WINDOW_OF = 'struct_pack("start" := make_timestamp({0}), "end" := make_timestamp
 def run_batch(plan: Node, tables: Mapping[str, Rows]) -> list[tuple[Any, ...]]:
     """The rows of a plan over complete inputs; ``tables`` holds its streams and tables by name."""
     with connect() as database:
-        for leaf in _leaves(plan):
+        for leaf in leaves(plan):
             load(database, leaf_name(leaf), tables[leaf_name(leaf)], leaf.schema)
-        return plain_rows(fetch(database, _relation(plan, database)))
+        return plain_rows(fetch(database, relation(plan, database)))
 
 
 def leaf_name(leaf: Source | Table) -> str:
     return leaf.stream if isinstance(leaf, Source) else leaf.table
 
 
-def _leaves(plan: Node) -> list[Source | Table]:
+def leaves(plan: Node) -> list[Source | Table]:
     """One leaf per stream or table; two reads of one may differ in their columns."""
     leaves: dict[str, Source | Table] = {}
     for node in plan.walk():
@@ -58,11 +58,11 @@ def _leaves(plan: Node) -> list[Source | Table]:
     return list(leaves.values())
 
 
-def _relation(node: Node, database: duckdb.DuckDBPyConnection) -> str:
+def relation(node: Node, database: duckdb.DuckDBPyConnection) -> str:
     """A SELECT that gives the node's columns, by name and in order."""
 
     def below(child: Node) -> str:
-        return _relation(child, database)
+        return relation(child, database)
 
     match node:
         case Source():
@@ -111,8 +111,18 @@ def grouping_columns(node: Aggregate) -> str:
     return comma([*(f"{duck_sql(k.expr)} AS __k{i}" for i, k in enumerate(node.keys)), "*"])
 
 
-def grouped(node: Aggregate, rows: str, window: tuple[str, str], extra: str = "") -> str:
-    """Groups of rows that carry ``__k0…``, ``__start``, ``__end`` and, for several, ``__id``."""
+def grouped(
+    node: Aggregate,
+    rows: str,
+    window: tuple[str, str],
+    extra: str = "",
+    having: str = "count(*) > 0",
+) -> str:
+    """Groups of rows that carry ``__k0…``, ``__group`` and, for several windows, ``__id``.
+
+    ``window`` holds expressions for the window's start and end; ``extra`` is one more column to
+    group by. Without keys and rows there is no group, not an empty one, hence ``having``.
+    """
     keys = [f"__k{i}" for i in range(len(node.keys))]
     columns = [f"{key} AS {quote(k.name)}" for key, k in zip(keys, node.keys, strict=True)]
     groups = list(keys)
@@ -127,8 +137,7 @@ def grouped(node: Aggregate, rows: str, window: tuple[str, str], extra: str = ""
         groups.append(extra)
         columns.insert(0, extra)
     by = f"GROUP BY {comma(groups)}" if groups else ""
-    # Without keys and rows there is no group, not an empty one.
-    return f"SELECT {comma(columns)} FROM ({rows}) {by} HAVING count(*) > 0"
+    return f"SELECT {comma(columns)} FROM ({rows}) {by} HAVING {having}"
 
 
 def _aggregate(node: Aggregate, rows: str, database: duckdb.DuckDBPyConnection) -> str:
@@ -154,18 +163,23 @@ def _aggregate(node: Aggregate, rows: str, database: duckdb.DuckDBPyConnection) 
         case Session():
             return _sessions(node, rows, micros, first)
         case Hopping():
-            parts = []
-            for window in node.windows:
-                assert isinstance(window, Hopping)
-                parts.append(
-                    f"SELECT *, '{window.name}' AS __id, __group + {window.length * 1000} AS __end "
-                    f"FROM (SELECT *, unnest({window_starts(micros, window)}) AS __group "
-                    f"FROM ({rows}))"
-                )
             # __end depends on the window set and its start, so any of the group's is the group's.
-            return grouped(node, " UNION ALL ".join(parts), ("__group", "any_value(__end)"))
+            return grouped(node, in_windows(node, rows), ("__group", "any_value(__end)"))
         case _:
             raise NotImplementedError(f"the oracle has no window {first}")
+
+
+def in_windows(node: Aggregate, rows: str) -> str:
+    """Each row once per window that holds it: ``__id`` of the set, ``__group`` start, ``__end``."""
+    micros = f"epoch_us({quote(node.time.name)})"
+    parts = []
+    for window in node.windows:
+        assert isinstance(window, Hopping)
+        parts.append(
+            f"SELECT *, '{window.name}' AS __id, __group + {window.length * 1000} AS __end "
+            f"FROM (SELECT *, unnest({window_starts(micros, window)}) AS __group FROM ({rows}))"
+        )
+    return " UNION ALL ".join(parts)
 
 
 def _tagged(rows: str, group: str) -> str:
@@ -186,7 +200,7 @@ def _sessions(node: Aggregate, rows: str, micros: str, window: Session) -> str:
 
 def _last_watermark(node: Aggregate, database: duckdb.DuckDBPyConnection) -> int | None:
     """The final watermark (microseconds) less the lag, or None while a stream is empty."""
-    marks = []
+    marks: list[int] = []
     for source in node.walk():
         if isinstance(source, Source):
             greatest = f"SELECT max(epoch_us({quote(source.time)})) FROM {quote(source.stream)}"
@@ -217,8 +231,11 @@ def join_condition(node: Join) -> str:
     return " AND ".join(parts) or "true"
 
 
-def side(node: Join, rows: str, which: str) -> str:
-    """One input with the join's names, and ``__left_row`` or ``__right_row`` to tell rows apart."""
+def side(node: Join, rows: str, which: str, tags: str = "") -> str:
+    """One input with the join's names, and ``__left_row`` or ``__right_row`` to tell rows apart.
+
+    ``tags`` are further columns to select.
+    """
     schema, names = (
         (node.left.schema, node.left_schema.names)
         if which == "left"
@@ -227,7 +244,7 @@ def side(node: Join, rows: str, which: str) -> str:
     columns = comma(
         f"{quote(old)} AS {quote(new)}" for old, new in zip(schema.names, names, strict=True)
     )
-    return f"SELECT {columns}, row_number() OVER () AS __{which}_row FROM ({rows})"
+    return f"SELECT {columns}, row_number() OVER () AS __{which}_row{tags} FROM ({rows})"
 
 
 def _join(node: Join, left_rows: str, right_rows: str) -> str:
@@ -245,13 +262,13 @@ def _join(node: Join, left_rows: str, right_rows: str) -> str:
     text = f"SELECT {columns}{window} FROM pairs"
     outer_window = ", NULL" if node.emits_window else ""
     if node.kind.keeps_left:
-        mine, nulls = comma(map(quote, node.left_schema.names)), _nulls(node.right_schema)
+        mine, nulls = comma(map(quote, node.left_schema.names)), nulls_for(node.right_schema)
         text += (
             f" UNION ALL SELECT {mine}, {nulls}{outer_window} "
             f"FROM l WHERE __left_row NOT IN (SELECT __left_row FROM pairs)"
         )
     if node.kind.keeps_right:
-        mine, nulls = comma(map(quote, node.right_schema.names)), _nulls(node.left_schema)
+        mine, nulls = comma(map(quote, node.right_schema.names)), nulls_for(node.left_schema)
         text += (
             f" UNION ALL SELECT {nulls}, {mine}{outer_window} "
             f"FROM r WHERE __right_row NOT IN (SELECT __right_row FROM pairs)"
@@ -262,7 +279,7 @@ def _join(node: Join, left_rows: str, right_rows: str) -> str:
     )
 
 
-def _nulls(schema: Schema) -> str:
+def nulls_for(schema: Schema) -> str:
     return comma(["NULL"] * len(schema))
 
 
