@@ -51,6 +51,8 @@ STAGES: tuple[Stage, ...] = (
             push_filter_through_aggregate.RULE,
             merge_filters.RULE,
             merge_projections.RULE,
+            # Columns replaced by what they stand for bring new constants.
+            fold_constants.RULE,
             prune_columns.RULE,
             remove_trivial_projection.RULE,
         ),
