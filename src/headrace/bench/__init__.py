@@ -1,0 +1,61 @@
+"""Benchmarks: the comparisons that documents quote, each run by ``headrace bench NAME``.
+
+Read ``harness`` first (how two contestants are timed and their results compared), then
+``contestants`` (how Headrace and plain Spark run the same queries on the same files), ``data``
+(what they run on), and then any bench: each is one file with one ``run`` function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.bench.harness import Report, Setup
+
+
+class BenchError(HeadraceError):
+    """A benchmark that does not exist, cannot run, or whose contestants disagree."""
+
+    condition = "BENCH_FAILED"
+
+
+class BenchModule(Protocol):
+    """What the module of a bench holds."""
+
+    def run(self, setup: Setup) -> Report: ...
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A bench by name; its module is imported only when it runs."""
+
+    name: str
+    module: str
+    purpose: str
+
+    def load(self) -> BenchModule:
+        return cast(BenchModule, import_module(self.module))
+
+
+BENCHES: dict[str, Bench] = {
+    bench.name: bench
+    for bench in (
+        Bench("ingest", "headrace.bench.ingest", "throughput of one window over many events"),
+        Bench("latency", "headrace.bench.latency", "time of a small micro-batch, early and late"),
+        Bench("soak", "headrace.bench.soak", "memory over minutes of a live stream"),
+    )
+}
+
+
+def find_bench(name: str) -> Bench:
+    """The bench of that name, or an error that says which ones there are."""
+    if name not in BENCHES:
+        near = get_close_matches(name, BENCHES, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BENCHES)}"
+        raise BenchError(f"no bench {name!r}", hint=hint)
+    return BENCHES[name]

@@ -1,0 +1,252 @@
+"""How contestants are compared: same process, same data, warm, repeated, results equal.
+
+The first contestant is the baseline. Ratios are baseline / candidate, so above one means that the
+candidate is faster. A ratio is only worth printing if both did the same work, so every run's
+results are compared with the baseline's as multisets, warm-up runs included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from headrace.bench import BenchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from rich.table import Table
+
+SCALES = ("small", "full")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a bench is given to run with."""
+
+    scale: str
+    spark: SparkSession
+    work: Path
+    say: Callable[[str], None] = lambda line: None
+
+    @property
+    def full(self) -> bool:
+        return self.scale == "full"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of one contestant: how long it took, and what came out of each of its queries."""
+
+    seconds: float
+    results: Mapping[str, pa.Table] = field(default_factory=dict)
+    batch_seconds: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison. ``notes`` hold what a reader wants besides: series, targets, differences."""
+
+    case: str
+    equal: bool
+    rows: int
+    seconds: Mapping[str, float]
+    ratio: Mapping[str, float]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "case": self.case,
+            "equal": self.equal,
+            "rows": self.rows,
+            "seconds": {name: _rounded(value) for name, value in self.seconds.items()},
+            "ratio": {name: _rounded(value) for name, value in self.ratio.items()},
+            "notes": dict(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a bench found, in the one shape that every bench has."""
+
+    bench: str
+    scale: str
+    machine: Mapping[str, int | str]
+    cases: Sequence[Case]
+    summary: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "bench": self.bench,
+            "scale": self.scale,
+            "machine": dict(self.machine),
+            "cases": [case.to_json() for case in self.cases],
+            "summary": {name: _rounded(value) for name, value in self.summary.items()},
+        }
+
+    def write(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+
+    def require_equal(self) -> None:
+        """Fail if any comparison was not one, because the contestants disagree."""
+        for case in self.cases:
+            if not case.equal:
+                reason = case.notes.get("difference", "no details")
+                raise BenchError(f"results differ in {case.case}: {reason}")
+
+
+def compare(
+    case: str,
+    rows: int,
+    contestants: Mapping[str, Callable[[], Outcome]],
+    *,
+    warmups: int = 1,
+    repeats: int = 3,
+    measure: Callable[[Outcome], float] = lambda outcome: outcome.seconds,
+    notes: Mapping[str, Any] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Case:
+    """Run the contestants in turns and compare medians and results.
+
+    The order is turned around in every other round: what the first one leaves in the page cache
+    or in the heap then helps and hurts both alike.
+    """
+    if len(contestants) < 2 or repeats < 1:
+        raise ValueError("a comparison needs two contestants and a repeat")
+    baseline = next(iter(contestants))
+    measured: dict[str, list[float]] = {name: [] for name in contestants}
+    last: dict[str, Outcome] = {}
+    expected: Outcome | None = None
+    difference: str | None = None
+    for turn in range(warmups + repeats):
+        names = list(contestants)
+        for name in names if turn % 2 == 0 else reversed(names):
+            outcome = contestants[name]()
+            phase = "warm-up" if turn < warmups else f"run {turn - warmups + 1} of {repeats}"
+            say(f"{case}: {name} took {measure(outcome):.3f} s ({phase})")
+            if turn >= warmups:
+                measured[name].append(measure(outcome))
+            last[name] = outcome
+            # Turn 0 begins with the baseline, so there always is something to compare with.
+            expected = expected or outcome
+            if difference is None:
+                found = difference_between(expected.results, outcome.results)
+                difference = found and f"{name} against {baseline}: {found}"
+    seconds = {name: median(times) for name, times in measured.items()}
+    details: dict[str, Any] = {"runs": {n: [_rounded(t) for t in measured[n]] for n in measured}}
+    batches = {name: [_rounded(t) for t in last[name].batch_seconds] for name in contestants}
+    if any(batches.values()):
+        details["series"] = {"x": "micro-batch", "y": "seconds", "lines": batches}
+    if difference is not None:
+        details["difference"] = difference
+    return Case(
+        case=case,
+        equal=difference is None,
+        rows=rows,
+        seconds=seconds,
+        ratio={
+            f"{baseline}/{name}": seconds[baseline] / seconds[name]
+            for name in contestants
+            if name != baseline and seconds[name] > 0
+        },
+        notes={**details, **(notes or {})},
+    )
+
+
+def difference_between(
+    expected: Mapping[str, pa.Table], found: Mapping[str, pa.Table]
+) -> str | None:
+    """Say how two sets of results differ, or nothing if they are equal as multisets."""
+    if expected.keys() != found.keys():
+        return f"results of {sorted(found)} instead of {sorted(expected)}"
+    for name in expected:
+        reason = multiset_difference(expected[name], found[name])
+        if reason is not None:
+            return f"query {name}: {reason}"
+    return None
+
+
+def multiset_difference(expected: pa.Table, found: pa.Table) -> str | None:
+    """Compare two tables as multisets of rows, by column name, exactly.
+
+    Exact also for floating point: benches aggregate whole numbers, so that the order of additions
+    cannot matter and a difference is always a mistake.
+    """
+    import duckdb
+
+    columns = sorted(expected.column_names)
+    if columns != sorted(found.column_names):
+        return f"columns {sorted(found.column_names)} instead of {columns}"
+    chosen = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
+    with duckdb.connect() as connection:
+        connection.register("expected", expected)
+        connection.register("found", found)
+        counts = {}
+        for this, other in (("expected", "found"), ("found", "expected")):
+            rest = f"SELECT {chosen} FROM {this} EXCEPT ALL SELECT {chosen} FROM {other}"
+            row = connection.execute(f"SELECT count(*), any_value(r) FROM ({rest}) r").fetchone()
+            assert row is not None
+            counts[this] = row
+    missing, extra = counts["expected"], counts["found"]
+    if not missing[0] and not extra[0]:
+        return None
+    example = f"missing {missing[1]}" if missing[0] else f"not expected {extra[1]}"
+    return f"{missing[0]} rows missing, {extra[0]} not expected, for example {example}"
+
+
+def describe_machine(spark: SparkSession) -> dict[str, int | str]:
+    """Name the machine, as the numbers mean nothing without it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    java = spark.sparkContext._jvm.System.getProperty(  # type: ignore[union-attr]
+        "java.specification.version"
+    )
+    return {
+        "cores": cores or 1,
+        "memory_gb": round(memory / 2**30),
+        "spark": spark.version,
+        "java": str(java),
+    }
+
+
+def as_table(report: Report) -> Table:
+    """The report for people: ratios first, then what they are ratios of."""
+    from rich.table import Table
+
+    ratios = list(dict.fromkeys(name for case in report.cases for name in case.ratio))
+    names = list(dict.fromkeys(name for case in report.cases for name in case.seconds))
+    machine = report.machine
+    title = (
+        f"{report.bench} ({report.scale}) on {machine['cores']} cores, {machine['memory_gb']} GB, "
+        f"Spark {machine['spark']}, Java {machine['java']}"
+    )
+    table = Table(title=title, title_justify="left")
+    table.add_column("case")
+    for ratio in ratios:
+        table.add_column(ratio, justify="right", style="bold")
+    for name in names:
+        table.add_column(f"{name}, s", justify="right")
+    table.add_column("equal")
+    table.add_column("rows", justify="right")
+    table.add_column("target")
+    for case in report.cases:
+        table.add_row(
+            case.case,
+            *(f"{case.ratio[r]:.2f}" if r in case.ratio else "" for r in ratios),
+            *(f"{case.seconds[n]:.3f}" if n in case.seconds else "" for n in names),
+            "yes" if case.equal else "[red]no[/red]",
+            f"{case.rows:,}",
+            str(case.notes.get("target", "")),
+        )
+    return table
+
+
+def _rounded(value: float) -> float:
+    """Four significant digits are more than any of these measurements carries."""
+    return float(f"{value:.4g}")

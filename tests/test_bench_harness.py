@@ -1,0 +1,142 @@
+"""The bench harness: the one JSON shape, honest ratios, and failure when results differ."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from headrace.bench import BENCHES, BenchError, find_bench
+from headrace.bench.harness import (
+    Case,
+    Outcome,
+    Report,
+    as_table,
+    compare,
+    multiset_difference,
+)
+from headrace.bench.plots import write_plots
+
+MACHINE: dict[str, int | str] = {"cores": 2, "memory_gb": 24, "spark": "4.3.0", "java": "17"}
+
+
+def contestant(times: list[float], rows: list[dict[str, object]]) -> Callable[[], Outcome]:
+    """Take the given times one after the other, and always give the same rows."""
+    left = iter(times)
+    return lambda: Outcome(next(left), {"q": pa.Table.from_pylist(rows)}, [0.5, 0.25])
+
+
+def report(case: Case) -> Report:
+    return Report("ingest", "small", MACHINE, [case], {"mean": 2.0 / 3.0})
+
+
+def test_the_json_has_exactly_the_one_shape(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"k": 1, "n": 2}]
+    case = compare(
+        "one window",
+        10,
+        {"native": contestant([9, 4, 6, 5], rows), "headrace": contestant([9, 2, 3, 2.5], rows)},
+        notes={"target": "at least 1"},
+    )
+    file = tmp_path / "deep" / "out.json"
+    report(case).write(file)
+    assert json.loads(file.read_text()) == {
+        "bench": "ingest",
+        "scale": "small",
+        "machine": {"cores": 2, "memory_gb": 24, "spark": "4.3.0", "java": "17"},
+        "cases": [
+            {
+                "case": "one window",
+                "equal": True,
+                "rows": 10,
+                "seconds": {"native": 5.0, "headrace": 2.5},
+                "ratio": {"native/headrace": 2.0},
+                "notes": {
+                    "runs": {"native": [4.0, 6.0, 5.0], "headrace": [2.0, 3.0, 2.5]},
+                    "series": {
+                        "x": "micro-batch",
+                        "y": "seconds",
+                        "lines": {"native": [0.5, 0.25], "headrace": [0.5, 0.25]},
+                    },
+                    "target": "at least 1",
+                },
+            }
+        ],
+        "summary": {"mean": 0.6667},
+    }
+
+
+def test_the_order_is_turned_around_every_other_round() -> None:
+    order: list[str] = []
+
+    def run(name: str) -> Callable[[], Outcome]:
+        def one() -> Outcome:
+            order.append(name)
+            return Outcome(1.0)
+
+        return one
+
+    compare("c", 1, {"a": run("a"), "b": run("b")}, warmups=1, repeats=3)
+    assert order == ["a", "b", "b", "a", "a", "b", "b", "a"]
+
+
+def test_different_results_fail_the_bench_and_say_how() -> None:
+    case = compare(
+        "c",
+        3,
+        {
+            "native": contestant([1] * 4, [{"k": 1}, {"k": 1}, {"k": 2}]),
+            "headrace": contestant([1] * 4, [{"k": 1}, {"k": 2}, {"k": 3}]),
+        },
+    )
+    assert not case.equal
+    with pytest.raises(BenchError, match=r"results differ in c: headrace .* 1 rows missing, 1 not"):
+        report(case).require_equal()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "equal"),
+    [
+        ([{"a": 1, "b": 2}], [{"b": 2, "a": 1}], True),
+        ([{"a": 1}, {"a": None}], [{"a": None}, {"a": 1}], True),
+        ([{"a": 1}, {"a": 1}], [{"a": 1}], False),
+        ([{"a": 1}], [{"b": 1}], False),
+        ([{"w": {"start": 1, "end": 2}}], [{"w": {"start": 1, "end": 2}}], True),
+        ([{"w": {"start": 1, "end": 2}}], [{"w": {"start": 1, "end": 3}}], False),
+    ],
+)
+def test_results_are_multisets_with_named_columns(
+    left: list[dict[str, object]], right: list[dict[str, object]], equal: bool
+) -> None:
+    difference = multiset_difference(pa.Table.from_pylist(left), pa.Table.from_pylist(right))
+    assert (difference is None) is equal
+
+
+def test_people_see_ratios_before_seconds() -> None:
+    case = Case("c", True, 10, {"native": 4.0, "headrace": 2.0}, {"native/headrace": 2.0})
+    table = as_table(report(case))
+    headers = [str(column.header) for column in table.columns]
+    assert headers.index("native/headrace") < headers.index("native, s")
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(table)
+    assert "2 cores, 24 GB, Spark 4.3.0, Java 17" in console.export_text()
+
+
+def test_plots_stand_beside_the_json(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    series = {"x": "micro-batch", "y": "seconds", "lines": {"native": [1, 2], "headrace": [1, 1]}}
+    case = Case("one/two", True, 1, {"native": 2.0, "headrace": 1.0}, {}, {"series": series})
+    written = write_plots(report(case), tmp_path / "out.json")
+    assert [file.name for file in written] == ["out-seconds.png", "out-one-two.png"]
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in written)
+
+
+def test_benches_are_found_by_name() -> None:
+    assert {"ingest", "latency", "soak"} <= set(BENCHES)
+    with pytest.raises(BenchError, match=r"no bench 'latncy'.*did you mean 'latency'"):
+        find_bench("latncy")
