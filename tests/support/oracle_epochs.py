@@ -60,14 +60,16 @@ def run_epochs(
     epochs: Sequence[Mapping[str, Rows]],
     tables: Mapping[str, Rows] | None = None,
     mode: OutputMode = OutputMode.APPEND,
+    watermarks: Mapping[str, Watermarks] | None = None,
 ) -> list[list[tuple[Any, ...]]]:
     """The rows that come out in each epoch.
 
     ``epochs`` holds the rows that each stream hands over in each epoch (a stream that is not named
-    has none); delays and ttls are those of the plan's sources.
+    has none); delays and ttls are those of the plan's sources. ``watermarks`` takes the place of
+    the streams' own, for examples that end time.
     """
     with connect() as database:
-        run = _Run(database, len(epochs), stream_watermarks(plan, epochs))
+        run = _Run(database, watermarks or stream_watermarks(plan, epochs))
         for leaf in leaves(plan):
             name = leaf_name(leaf)
             if isinstance(leaf, Table):
@@ -118,8 +120,7 @@ class _Run:
     """One evaluation: the database and the watermarks of its streams."""
 
     database: duckdb.DuckDBPyConnection
-    epochs: int
-    streams: dict[str, Watermarks]
+    streams: Mapping[str, Watermarks]
     numbers: Any = field(default_factory=count)
 
     def create(self, select: str) -> str:
