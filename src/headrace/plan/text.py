@@ -11,7 +11,7 @@ import datetime
 import decimal
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.errors import PlanError
 from headrace.plan.durations import format_duration
@@ -379,24 +379,32 @@ def plan_text(node: Node) -> str:
     return plans_text([node])
 
 
-def plans_text(plans: Sequence[Node], names: Sequence[str] | None = None) -> str:
-    """Several plans, with what they share printed once; ``names`` label the plans."""
+def plans_text(
+    plans: Sequence[Node],
+    names: Sequence[str] | None = None,
+    notes: Mapping[Node, str] | None = None,
+) -> str:
+    """Several plans, with what they share printed once.
+
+    ``names`` label the plans; ``notes`` go behind the line of a node, such as its rows per second.
+    """
+    notes = notes or {}
     labels: dict[Node, str] = {}
     blocks = []
     for node in shared_nodes(plans):
         label = f"r{len(labels)} := "
-        blocks.append(_hanging(label, _tree(node, labels)))
+        blocks.append(_hanging(label, _tree(node, labels, notes)))
         labels[node] = f"r{len(labels)}"
     for index, plan in enumerate(plans):
-        lines = [labels[plan]] if plan in labels else _tree(plan, labels)
+        lines = [labels[plan]] if plan in labels else _tree(plan, labels, notes)
         blocks.append(_hanging(f"{names[index]}: " if names else "", lines))
     return "\n\n".join(blocks)
 
 
-def _tree(node: Node, labels: dict[Node, str]) -> list[str]:
-    lines = [node_text(node)]
+def _tree(node: Node, labels: dict[Node, str], notes: Mapping[Node, str]) -> list[str]:
+    lines = [node_text(node) + (f"  ({notes[node]})" if node in notes else "")]
     for child in node.inputs:
-        below = [labels[child]] if child in labels else _tree(child, labels)
+        below = [labels[child]] if child in labels else _tree(child, labels, notes)
         lines += ["  " + line for line in below]
     return lines
 

@@ -1,0 +1,206 @@
+"""``explain``: what a query means, what became of it, what will run, and what it costs, as text.
+
+Only text is put together here. The plan, its trace, the engine's steps and the alternatives are the
+very objects that run, so an explanation cannot disagree with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.cost.cost import Cost
+from headrace.cost.rows import flow_cost, row_flow
+from headrace.errors import QueryError
+from headrace.optimizer.advice import advise
+from headrace.optimizer.driver import Optimized
+from headrace.plan.dot import plan_dot
+from headrace.plan.json import plan_hash, to_json
+from headrace.plan.nodes import Node
+from headrace.plan.text import plan_text, plans_text
+from headrace.stats.catalog import NO_STATISTICS, Statistics
+
+MODES = ("simple", "extended", "cost", "json", "dot")
+
+
+class Describable(Protocol):
+    """A physical step that can say what it does; the lines after the first are its details."""
+
+    def describe(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A valid plan for the query, and why it was chosen or not."""
+
+    name: str
+    cost: Cost
+    rule: str
+    chosen: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that ``explain`` prints from."""
+
+    logical: Node
+    optimized: Optimized
+    steps: Sequence[Describable] = ()
+    alternatives: Sequence[Alternative] = ()
+    statistics: Statistics = NO_STATISTICS
+    #: What the engine advises, besides what the plan and the statistics show.
+    advice: Sequence[str] = ()
+
+
+def explain(query: Explanation, mode: str = "simple") -> str:
+    """The explanation in one of the modes that PySpark has, or as ``dot``."""
+    match mode:
+        case "simple":
+            return _joined(_plan_section(query), _steps_section(query))
+        case "extended":
+            return _joined(
+                _section("As written", plan_text(query.logical)),
+                _rules_section(query.optimized),
+                _plan_section(query),
+                _steps_section(query),
+                _alternatives_section(query),
+                _advice_section(query),
+            )
+        case "cost":
+            return _joined(
+                _cost_section(query), _alternatives_section(query), _advice_section(query)
+            )
+        case "json":
+            return json.dumps(_as_json(query), indent=2, ensure_ascii=False)
+        case "dot":
+            return plan_dot(query.optimized.plan, _notes(query))
+        case _:
+            raise QueryError(
+                f"explain has no mode {mode!r}", hint=f"the modes are {', '.join(MODES)}"
+            )
+
+
+def _joined(*sections: str) -> str:
+    return "\n\n".join(section for section in sections if section)
+
+
+def _section(title: str, body: str) -> str:
+    return f"== {title} ==\n{body}"
+
+
+def _plan_section(query: Explanation) -> str:
+    return _section("Plan", plan_text(query.optimized.plan))
+
+
+def _steps_section(query: Explanation) -> str:
+    if not query.steps:
+        return ""
+    lines = []
+    for number, step in enumerate(query.steps, 1):
+        first, *rest = step.describe().splitlines() or [""]
+        label = f"{number}. "
+        lines.append(label + first)
+        lines += [" " * len(label) + line.rstrip() for line in rest]
+    return _section("Steps of an epoch", "\n".join(lines))
+
+
+def _rules_section(optimized: Optimized) -> str:
+    """The plan after every rule, or that it is the same; later passes only where they change it."""
+    blocks = []
+    for step in optimized.trace.steps:
+        title = f"{step.stage}: {step.rule}"
+        if step.number > 1:
+            title += f", pass {step.number}"
+        if step.changed:
+            times = "" if len(step.firings) == 1 else f" ({len(step.firings)} times)"
+            blocks.append(f"after {title}{times}\n{_indented(plan_text(step.plan))}")
+        elif step.number == 1:
+            blocks.append(f"after {title}: same as above")
+    return _section("After each rule", "\n".join(blocks) or "no rule ran")
+
+
+def _cost_section(query: Explanation) -> str:
+    plan = query.optimized.plan
+    total = flow_cost(plan, query.statistics)
+    text = plans_text([plan], notes=_notes(query))
+    return _section("Rows per second", f"{text}\n\ninto all nodes together: {total}")
+
+
+def _notes(query: Explanation) -> dict[Node, str]:
+    flows = row_flow(query.optimized.plan, query.statistics)
+    return {node: str(flow) for node, flow in flows.items()}
+
+
+def _alternatives_section(query: Explanation) -> str:
+    if not query.alternatives:
+        return ""
+    rows = [("", "plan", "cost", "rule", "why")]
+    for choice in query.alternatives:
+        mark = "*" if choice.chosen else ""
+        rows.append((mark, choice.name, str(choice.cost), choice.rule, choice.reason))
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return _section("Alternatives", "\n".join(lines))
+
+
+def _advice(query: Explanation) -> list[str]:
+    found = [*advise(query.optimized.plan, query.statistics), *query.advice]
+    return list(dict.fromkeys(found))
+
+
+def _advice_section(query: Explanation) -> str:
+    pieces = _advice(query)
+    body = "\n".join(f"{number}. {text}" for number, text in enumerate(pieces, 1))
+    return _section("Advice", body or "no advice")
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" if line else "" for line in text.splitlines())
+
+
+def _as_json(query: Explanation) -> dict[str, Any]:
+    plan = query.optimized.plan
+    flows = row_flow(plan, query.statistics)
+    return {
+        "logical": to_json(query.logical),
+        "optimized": to_json(plan),
+        "hash": plan_hash(plan),
+        "rules": [
+            {"stage": step.stage, "rule": step.rule, "pass": step.number, "fired": count}
+            for step in query.optimized.trace.steps
+            if (count := len(step.firings))
+        ],
+        "steps": [step.describe() for step in query.steps],
+        "rows_per_second": [
+            {
+                "node": plan_hash(node),
+                "in": flow.rows_in.number,
+                "out": flow.rows_out.number,
+            }
+            for node, flow in flows.items()
+        ],
+        "cost": _cost_json(flow_cost(plan, query.statistics)),
+        "alternatives": [
+            {
+                "name": choice.name,
+                "cost": _cost_json(choice.cost),
+                "rule": choice.rule,
+                "chosen": choice.chosen,
+                "reason": choice.reason,
+            }
+            for choice in query.alternatives
+        ],
+        "advice": _advice(query),
+    }
+
+
+def _cost_json(cost: Cost) -> dict[str, Any]:
+    """An unknown cost is null, never a number."""
+    kind = type(cost.figure).__name__.lower()
+    return {"value": cost.figure.number, "kind": kind, "unit": cost.unit}

@@ -1,0 +1,20 @@
+"""What is known about streams and subplans, and how surely.
+
+Read ``figure`` (Exact, Estimated or Unknown), then ``catalog`` (the statistics of a stream, and how
+each epoch's observation updates them).
+"""
+
+from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics, StreamStatistics
+from headrace.stats.figure import UNKNOWN, Estimated, Exact, Figure, Unknown
+
+__all__ = [
+    "NO_STATISTICS",
+    "UNKNOWN",
+    "Estimated",
+    "Exact",
+    "Figure",
+    "Observation",
+    "Statistics",
+    "StreamStatistics",
+    "Unknown",
+]

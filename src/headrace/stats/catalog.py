@@ -1,0 +1,140 @@
+"""Statistics of streams and subplans, updated by what each epoch observed.
+
+Everything is a value: ``observe`` gives a new catalog and leaves the old one as it was, so a plan
+can be explained with the very figures it was chosen by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from headrace.plan.json import plan_hash
+from headrace.plan.nodes import Node
+from headrace.stats.figure import UNKNOWN, Estimated, Exact, Figure
+
+#: How much of the past stays after one epoch. Rates are a ratio of two sums that both fade, so a
+#: short epoch weighs as little as the time it covers.
+MEMORY = 0.8
+
+Columns = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one epoch saw of a stream, or of a subplan's output. Times are milliseconds."""
+
+    rows: int
+    least_time: int | None = None
+    greatest_time: int | None = None
+    null_times: int = 0
+    late_rows: int = 0
+    groups: int | None = None
+    distinct: Mapping[Columns, Figure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StreamStatistics:
+    """What is known about one stream, or about the rows that come out of one subplan.
+
+    ``rate`` is in rows per second of the rows' own time. ``distinct`` counts the values of a set
+    of columns within an epoch, ``groups`` the groups within an epoch.
+    """
+
+    rate: Figure = UNKNOWN
+    rows: Figure = UNKNOWN
+    groups: Figure = UNKNOWN
+    greatest_time: Figure = UNKNOWN
+    null_times: Figure = UNKNOWN
+    late_rows: Figure = UNKNOWN
+    distinct: Mapping[Columns, Figure] = field(default_factory=dict)
+    # The fading sums behind ``rate``.
+    recent_rows: float = 0.0
+    recent_seconds: float = 0.0
+
+    def distinct_of(self, columns: Iterable[str]) -> Figure:
+        """How many different values these columns take together."""
+        return self.distinct.get(frozenset(columns), UNKNOWN)
+
+    def observe(self, seen: Observation) -> StreamStatistics:
+        """The statistics after one more epoch."""
+        first = not self.rows.known
+        seconds = self._seconds_covered(seen)
+        recent_rows, recent_seconds = self.recent_rows, self.recent_seconds
+        # An epoch whose time does not advance (all its rows are late) has no rate of its own.
+        if seconds > 0:
+            recent_rows = recent_rows * MEMORY + seen.rows
+            recent_seconds = recent_seconds * MEMORY + seconds
+        elif seen.rows:
+            recent_rows += seen.rows
+        return replace(
+            self,
+            rate=Estimated(recent_rows / recent_seconds) if recent_seconds > 0 else UNKNOWN,
+            rows=_counted(self.rows, seen.rows, first),
+            null_times=_counted(self.null_times, seen.null_times, first),
+            late_rows=_counted(self.late_rows, seen.late_rows, first),
+            groups=self.groups if seen.groups is None else _faded(self.groups, Exact(seen.groups)),
+            greatest_time=_latest(self.greatest_time, seen.greatest_time),
+            distinct={
+                **self.distinct,
+                **{c: _faded(self.distinct_of(c), figure) for c, figure in seen.distinct.items()},
+            },
+            recent_rows=recent_rows,
+            recent_seconds=recent_seconds,
+        )
+
+    def _seconds_covered(self, seen: Observation) -> float:
+        if seen.greatest_time is None:
+            return 0.0
+        begin = self.greatest_time.number
+        if begin is None:
+            begin = float(seen.greatest_time if seen.least_time is None else seen.least_time)
+        return max(0.0, (seen.greatest_time - begin) / 1_000)
+
+
+def _counted(known: Figure, more: int, first: bool) -> Figure:
+    return Exact(more) if first else known + more
+
+
+def _latest(known: Figure, seen: int | None) -> Figure:
+    if seen is None:
+        return known
+    return known.greatest(seen) if known.known else Exact(seen)
+
+
+def _faded(known: Figure, seen: Figure) -> Figure:
+    """Numbers of keys do not add up over epochs: a high one is remembered and slowly forgotten."""
+    if known.number is None or seen.number is None:
+        return seen if known.number is None else known
+    return Estimated(max(seen.number, known.number * MEMORY + seen.number * (1 - MEMORY)))
+
+
+NOTHING_KNOWN = StreamStatistics()
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The catalog: by stream name, and by the hash of a subplan."""
+
+    streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
+    subplans: Mapping[str, StreamStatistics] = field(default_factory=dict)
+
+    def of_stream(self, name: str) -> StreamStatistics:
+        return self.streams.get(name, NOTHING_KNOWN)
+
+    def of_plan(self, node: Node) -> StreamStatistics:
+        # Hashing walks the subplan; without observations there is nothing to find.
+        return self.subplans.get(plan_hash(node), NOTHING_KNOWN) if self.subplans else NOTHING_KNOWN
+
+    def observe_stream(self, name: str, seen: Observation) -> Statistics:
+        """A catalog that also knows what an epoch saw of a stream."""
+        return replace(self, streams={**self.streams, name: self.of_stream(name).observe(seen)})
+
+    def observe_plan(self, node: Node, seen: Observation) -> Statistics:
+        """A catalog that also knows what came out of a subplan in an epoch."""
+        key = plan_hash(node)
+        known = self.subplans.get(key, NOTHING_KNOWN)
+        return replace(self, subplans={**self.subplans, key: known.observe(seen)})
+
+
+NO_STATISTICS = Statistics()
