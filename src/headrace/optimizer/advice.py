@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from headrace.optimizer.safety import can_raise
 from headrace.plan.durations import format_duration
 from headrace.plan.expressions import conjuncts
-from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Source, Within
+from headrace.plan.nodes import Aggregate, Filter, Join, Node, Source, Within
 from headrace.plan.windows import Landmark
 from headrace.stats.catalog import NO_STATISTICS, Statistics
 
@@ -76,9 +76,8 @@ def _could_go_lower(columns: frozenset[str], below: Node) -> bool:
     if isinstance(below, Join):
         of_rows = {*below.left_schema.names, *below.right_schema.names}
         return bool(columns) and columns <= of_rows
-    if isinstance(below, Aggregate):
-        return bool(columns) and columns <= {key.name for key in below.keys}
-    return isinstance(below, Project)
+    keys = {key.name for key in below.keys} if isinstance(below, Aggregate) else set()
+    return bool(columns) and columns <= keys
 
 
 def _about_source(node: Source, statistics: Statistics) -> Iterator[str]:
