@@ -181,11 +181,12 @@ def _literal(literal: Literal) -> exp.Expression:
         case bool():
             return exp.Boolean(this=value)
         case int():
-            # An integer that fits `int` is an int in Spark, and a longer one is a bigint.
-            fits = -(2**31) <= value < 2**31
-            natural = kind == INT if fits else kind == BIGINT
-            number = exp.Literal(this=str(value), is_string=False)
-            return number if natural and value >= 0 else _cast(number, kind)
+            # An integer that fits `int` is an int in Spark, and a longer one is a bigint. Left a
+            # plain number, it takes part in decimal arithmetic with just the digits it has.
+            natural = INT if -(2**31) <= value < 2**31 else BIGINT
+            number: exp.Expression = exp.Literal(this=str(abs(value)), is_string=False)
+            number = exp.Neg(this=number) if value < 0 else number
+            return number if kind == natural else _cast(number, kind)
         case float() | decimal.Decimal():
             # Through text: exact for every double (nan and inf too) and every decimal.
             return _cast(exp.Literal.string(_number_text(value)), kind)

@@ -1,0 +1,38 @@
+"""SQL text to plan, without Spark.
+
+Read in this order: ``dialect`` (text to sqlglot's tree), ``query`` (the clauses), then what it
+uses: ``joins``, ``aggregates``, ``windows``, ``expressions``, ``typing`` with
+``functions_table``; ``refusals`` is the list of what is refused, and why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.plan.nodes import Node
+from headrace.sql.dialect import parse_query
+from headrace.sql.expressions import FunctionTypes
+from headrace.sql.query import Catalog, Hint, QueryBinder, require_stream
+
+__all__ = ["Catalog", "FunctionTypes", "Hint", "ParsedQuery", "plan_query"]
+
+
+@dataclass(frozen=True)
+class ParsedQuery:
+    """A plan and the hints that came with it."""
+
+    plan: Node
+    hints: tuple[Hint, ...]
+
+
+def plan_query(
+    text: str, catalog: Catalog, function_type: FunctionTypes | None = None
+) -> ParsedQuery:
+    """The plan of a query over the streams and tables of the catalog.
+
+    ``function_type`` is asked for the types of functions that Headrace does not know itself.
+    """
+    binder = QueryBinder(catalog, function_type)
+    plan = binder.query(parse_query(text))
+    require_stream(plan)
+    return ParsedQuery(plan, tuple(binder.hints))

@@ -1,0 +1,210 @@
+"""GROUP BY, aggregates and HAVING: an Aggregate, then a projection over its output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headrace.plan.expressions import AggregateCall, Column, Expr, Named
+from headrace.plan.nodes import (
+    WINDOW_COLUMN,
+    WINDOW_ID_COLUMN,
+    Aggregate,
+    Join,
+    Node,
+    Project,
+    SameSession,
+)
+from headrace.plan.times import event_times
+from headrace.plan.types import STRING, TIMESTAMP, WINDOW, DataType
+from headrace.plan.windows import Given, Landmark, Session, Trailing, Window
+from headrace.sql.expressions import ExpressionBinder, Origins
+from headrace.sql.names import plan_name, unique
+from headrace.sql.refusals import refuse
+from headrace.sql.scope import Relation, Visible
+from headrace.sql.windows import WindowCall
+
+
+@dataclass(frozen=True)
+class GroupOutput(Expr):
+    """A column that the aggregate itself adds: ``window`` or ``window_id``."""
+
+    name: str
+    data_type: DataType
+
+    @property
+    def type(self) -> DataType:
+        return self.data_type
+
+
+@dataclass
+class Grouping:
+    """What a GROUP BY says, and the aggregates that the other clauses ask for."""
+
+    relation: Relation
+    keys: tuple[Named, ...]
+    source: Expr
+    time: Column
+    windows: tuple[Window, ...]
+    origins: Origins
+    aggregates: list[Named] = field(default_factory=list)
+
+    @property
+    def overlay(self) -> tuple[Visible, ...]:
+        """Names that the aggregate's output adds; they win over columns of its input."""
+        first = self.windows[0]
+        if isinstance(first, Landmark):
+            return ()
+        window = GroupOutput(WINDOW_COLUMN, WINDOW)
+        names = [Visible(WINDOW_COLUMN, None, window)]
+        if isinstance(first, Session):
+            names.append(Visible("session_window", None, window))
+        if len(self.windows) > 1:
+            names.append(Visible(WINDOW_ID_COLUMN, None, GroupOutput(WINDOW_ID_COLUMN, STRING)))
+        return tuple(names)
+
+    def output(self, expr: Expr) -> Expr:
+        """The expression over the aggregate's output; aggregates in it are noted."""
+        for key in self.keys:
+            if key.expr == expr:
+                return Column(key.name, expr.type)
+        if expr == self.source and not isinstance(self.windows[0], Landmark):
+            return Column(WINDOW_COLUMN, WINDOW)
+        match expr:
+            case GroupOutput(name=name):
+                return Column(name, expr.type)
+            case AggregateCall():
+                return Column(self._aggregate(expr), expr.type)
+            case Column(name=name):
+                refuse("MISSING_FROM_GROUP_BY", self.origins.of(expr), column=name)
+            case WindowCall():
+                if isinstance(self.windows[0], Landmark):
+                    self.no_window(self.origins.of(expr), expr.function)
+                refuse("SEVERAL_WINDOWS", self.origins.of(expr), count="another window than this")
+            case _:
+                return expr.with_children(tuple(self.output(child) for child in expr.children))
+
+    def no_window(self, node: exp.Expr | None, name: str) -> None:
+        refuse(
+            "NO_WINDOW_COLUMN",
+            node,
+            name=name,
+            reason="a landmark reaches over everything so far",
+            advice="leave it out",
+        )
+
+    def _aggregate(self, call: AggregateCall) -> str:
+        """The output column of this aggregate; the same one twice is computed once."""
+        for named in self.aggregates:
+            if named.expr == call:
+                return named.name
+        taken = {named.name for named in (*self.keys, *self.aggregates)}
+        name = unique(plan_name(call), taken | {WINDOW_COLUMN, WINDOW_ID_COLUMN})
+        self.aggregates.append(Named(name, call))
+        return name
+
+    def node(self) -> Aggregate:
+        return Aggregate(
+            self.relation.node, self.keys, self.time, self.windows, tuple(self.aggregates)
+        )
+
+
+def bind_grouping(
+    relation: Relation,
+    items: list[tuple[exp.Expr, Expr]],
+    binder: ExpressionBinder,
+    group: exp.Expr,
+) -> Grouping:
+    """Sort the bound items of a GROUP BY into keys and the one window."""
+    times = event_times(relation.node)
+    calls = [(node, expr) for node, expr in items if isinstance(expr, WindowCall)]
+    given = [(node, expr) for node, expr in items if _is_given(expr, times)] if not calls else []
+    if len(calls) > 1:
+        refuse("SEVERAL_WINDOWS", calls[1][0], count=len(calls))
+    if not calls and not given:
+        without_window(relation, group)
+    node, source = (calls or given)[0]
+    for lower in relation.node.walk():
+        if isinstance(lower, Aggregate) and isinstance(lower.windows[0], Trailing | Landmark):
+            name = "trailing" if isinstance(lower.windows[0], Trailing) else "landmark"
+            refuse("CHANGING_INPUT", node, window=name, what_it_is="an aggregate")
+    taken = {WINDOW_COLUMN, WINDOW_ID_COLUMN}
+    keys: list[Named] = []
+    for _, expr in items:
+        if expr != source and not any(key.expr == expr for key in keys):
+            keys.append(Named(unique(plan_name(expr), taken), expr))
+    if isinstance(source, WindowCall):
+        check_time(relation, source, node)
+        with_time, time = time_column(relation, source.time)
+        return Grouping(with_time, tuple(keys), source, time, source.windows, binder.origins)
+    assert isinstance(source, Column)
+    return Grouping(relation, tuple(keys), source, source, (Given(),), binder.origins)
+
+
+def _is_given(expr: Expr, times: dict[str, int]) -> bool:
+    return isinstance(expr, Column) and expr.type == WINDOW and expr.name in times
+
+
+def time_column(relation: Relation, time: Expr) -> tuple[Relation, Column]:
+    """The time as a column; ``window_time(window)`` is computed below where it is needed."""
+    if isinstance(time, Column):
+        return relation, time
+    window = time.children[0]
+    assert isinstance(window, Column)
+    schema = relation.node.schema
+    name = unique(f"{window.name}_time", set(schema.names))
+    columns = tuple(Named(f.name, Column(f.name, f.type)) for f in schema)
+    node = Project(relation.node, (*columns, Named(name, time)))
+    changed = Relation(node, relation.columns, relation.alias, relation.nullable)
+    return changed, Column(name, TIMESTAMP)
+
+
+def check_time(relation: Relation, call: WindowCall, node: exp.Expr) -> None:
+    """Refuse a window over a column that is no event time at this place."""
+    column = call.time if isinstance(call.time, Column) else call.time.children[0]
+    assert isinstance(column, Column)
+    times = event_times(relation.node)
+    if column.name in relation.nullable:
+        refuse("NULLABLE_TIME", node, column=column.name)
+    if column.name in times:
+        return
+    if not times:
+        refuse(
+            "NO_EVENT_TIME", node, what_it_is=_without_time(relation.node), advice=_advice(relation)
+        )
+    refuse(
+        "NOT_EVENT_TIME",
+        node,
+        column=column.name,
+        reason="",
+        advice=f"use {' or '.join(sorted(times))}",
+    )
+
+
+def _without_time(node: Node) -> str:
+    for lower in node.walk():
+        if isinstance(lower, Join):
+            if isinstance(lower.time, SameSession):
+                return "a session join"
+            return "a join without a bound on time"
+        if isinstance(lower, Aggregate):
+            return "a landmark"
+    return "this query"
+
+
+def _advice(relation: Relation) -> str:
+    for lower in relation.node.walk():
+        if isinstance(lower, Join) and not isinstance(lower.time, SameSession):
+            return "give the join a time condition, such as a BETWEEN on times with both bounds"
+        if isinstance(lower, Join):
+            return "select window of the join and group by it"
+    return "select the stream's time column, or window, in the derived table"
+
+
+def without_window(relation: Relation, node: exp.Expr | None) -> None:
+    """Refuse an aggregate over a stream that has no window."""
+    times = [
+        name for name in event_times(relation.node) if relation.node.schema[name].type == TIMESTAMP
+    ]
+    refuse("GROUP_BY_WITHOUT_WINDOW", node, time=times[0] if times else "ts")

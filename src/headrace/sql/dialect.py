@@ -1,0 +1,155 @@
+"""How SQL text is read: sqlglot's Spark grammar, with functions left alone and places remembered.
+
+sqlglot maps functions of all dialects onto its own classes; what comes back out is not always what
+Spark was asked. Here a function call stays a call of that name (``exp.Anonymous``), so the plan
+holds what the user wrote. Every clause remembers the token it began at, so a refusal can point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from headrace.errors import Position, SqlError
+from headrace.sql.positions import mark_positions
+from headrace.sql.refusals import refusal, refuse
+
+# Functions whose arguments have a syntax of their own; all others are parsed as plain calls.
+_WITH_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "OVERLAY", "SUBSTRING")
+
+
+def _beginning_at_its_token(parse: Callable[..., Any]) -> Callable[..., Any]:
+    """The parse method, with what it returns marked with the token it started at."""
+
+    def parse_and_mark(self: Any, *args: Any, **kwargs: Any) -> Any:
+        token = self._curr
+        result = parse(self, *args, **kwargs)
+        node = result[1] if isinstance(result, tuple) else result
+        if token is not None and isinstance(node, exp.Expr) and "start" not in node.meta:
+            node.update_positions(token)
+        return result
+
+    return parse_and_mark
+
+
+class HeadraceParser(SparkParser):
+    """Spark's grammar without sqlglot's knowledge of functions."""
+
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in _WITH_OWN_SYNTAX
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"],
+    }
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        token: _beginning_at_its_token(parse)
+        for token, parse in SparkParser.QUERY_MODIFIER_PARSERS.items()
+    }
+    # CAST is CAST: sqlglot would read it as TRY_CAST, as Hive means it.
+    STRICT_CAST = True
+
+    def expression(
+        self, instance: Any, token: Token | None = None, comments: list[str] | None = None
+    ) -> Any:
+        if isinstance(instance, exp.Distinct) and token is None:
+            token = self._prev
+        return super().expression(instance, token, comments)
+
+    _parse_select = _beginning_at_its_token(SparkParser._parse_select)
+    _parse_join = _beginning_at_its_token(SparkParser._parse_join)
+    _parse_lateral = _beginning_at_its_token(SparkParser._parse_lateral)
+    _parse_pivot = _beginning_at_its_token(SparkParser._parse_pivot)
+    _parse_table = _beginning_at_its_token(SparkParser._parse_table)
+    _parse_statement = _beginning_at_its_token(SparkParser._parse_statement)
+    _parse_expression = _beginning_at_its_token(SparkParser._parse_expression)
+    _parse_assignment = _beginning_at_its_token(SparkParser._parse_assignment)
+    _parse_disjunction = _beginning_at_its_token(SparkParser._parse_disjunction)
+    _parse_unary = _beginning_at_its_token(SparkParser._parse_unary)
+    _parse_primary = _beginning_at_its_token(SparkParser._parse_primary)
+    _parse_interval = _beginning_at_its_token(SparkParser._parse_interval)
+    _parse_hint = _beginning_at_its_token(SparkParser._parse_hint)
+    _parse_cast = _beginning_at_its_token(SparkParser._parse_cast)
+    parse_set_operation = _beginning_at_its_token(SparkParser.parse_set_operation)
+
+
+class HeadraceDialect(Spark):
+    """Spark SQL as Headrace reads it."""
+
+    class Tokenizer(Spark.Tokenizer):
+        # `window` is a function and a column here far more often than a clause (OVER is refused
+        # anyway), and as a keyword it would end a GROUP BY that begins with it.
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"
+        }
+
+    Parser = HeadraceParser
+
+
+def parse_query(text: str) -> exp.Expr:
+    """One statement, each node marked with its place in the text."""
+    return _parse(text)
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """A single expression, as the builder's methods take it, with or without an alias."""
+    query = _parse(f"SELECT {text}", shift=len("SELECT "))
+    only = query.args.get("expressions") or []
+    if not isinstance(query, exp.Select) or len(only) != 1 or len(_filled(query)) != 1:
+        refuse(
+            "SYNTAX_ERROR",
+            None,
+            near="",
+            reason=f"{text!r} is not one expression",
+            advice="pass several expressions as several arguments",
+        )
+    expression: exp.Expr = only[0]
+    expression.pop()
+    return expression
+
+
+def _filled(query: exp.Expr) -> list[str]:
+    return [key for key, value in query.args.items() if value]
+
+
+def _parse(text: str, shift: int = 0) -> exp.Expr:
+    try:
+        statements = [s for s in sqlglot.parse(text, read=HeadraceDialect) if s is not None]
+    except ParseError as error:
+        raise _syntax_error(error, shift) from None
+    except TokenError as error:
+        reason = str(error).splitlines()[0]
+        advice = "look for a quote or a comment that is not closed"
+        refuse("SYNTAX_ERROR", None, near="", reason=reason, advice=advice)
+    if not statements:
+        refuse("SYNTAX_ERROR", None, near="", reason="it is empty", advice="write a SELECT")
+    for statement in statements:
+        mark_positions(statement, text, shift)
+    if len(statements) > 1:
+        refuse("SEVERAL_STATEMENTS", statements[1], count=len(statements))
+    return statements[0]
+
+
+def _syntax_error(error: ParseError, shift: int) -> SqlError:
+    first = error.errors[0] if error.errors else {}
+    line, end, shown = first.get("line"), first.get("col"), str(first.get("highlight") or "")
+    reason = str(first.get("description") or error).rstrip(".")
+    position = None
+    if isinstance(line, int) and isinstance(end, int):
+        # sqlglot gives the column of the token's last character.
+        column = max(1, end - max(len(shown) - 1, 0))
+        position = Position(line, column - (shift if line == 1 else 0))
+    return refusal(
+        "SYNTAX_ERROR",
+        position,
+        near=f" near {shown!r}" if shown else "",
+        reason=reason[:1].lower() + reason[1:],
+        advice="Spark SQL is understood, with the forms that standing queries have",
+    )

@@ -1,0 +1,380 @@
+"""Joins: the ON condition sorted into equal keys, a condition on time, and the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from headrace.plan.durations import format_duration
+from headrace.plan.expressions import Call, Cast, Column, Expr, conjunction, conjuncts, window_time
+from headrace.plan.nodes import (
+    WINDOW_COLUMN,
+    Aggregate,
+    Join,
+    JoinKind,
+    JoinTime,
+    SameSession,
+    SameWindow,
+    Within,
+)
+from headrace.plan.times import event_times
+from headrace.plan.types import BOOLEAN, TIMESTAMP, WINDOW, DataType
+from headrace.plan.windows import Hopping, Landmark, Session, Trailing
+from headrace.sql.aggregates import time_column
+from headrace.sql.expressions import ExpressionBinder, FunctionTypes, Origins
+from headrace.sql.refusals import did_you_mean, refuse
+from headrace.sql.scope import Relation, Visible, without_prefix
+from headrace.sql.time_bounds import Bound, time_bound
+from headrace.sql.typing import comparison_type
+from headrace.sql.windows import WindowCall, describe
+
+
+@dataclass
+class Side:
+    """One input of a join while its condition is read."""
+
+    relation: Relation
+    names: frozenset[str]
+    times: frozenset[str]
+
+    @classmethod
+    def of(cls, relation: Relation) -> Side:
+        prefix = "" if relation.alias is None else f"{relation.alias}."
+        names = frozenset(prefix + name for name in relation.node.schema.names)
+        times = frozenset(prefix + name for name in event_times(relation.node))
+        return cls(relation, names, times)
+
+    @property
+    def streaming(self) -> bool:
+        return bool(self.relation.node.streams())
+
+    def holds(self, expr: Expr) -> bool:
+        """Whether the expression reads columns of this side and of no other."""
+        columns = expr.columns()
+        return bool(columns) and columns <= self.names
+
+    def column_for(self, time: Expr) -> Column:
+        """The time as a column of this side; ``window_time`` is added below the join."""
+        if isinstance(time, Column):
+            return time
+        prefix = "" if self.relation.alias is None else f"{self.relation.alias}."
+        self.relation, column = time_column(self.relation, without_prefix(time, prefix))
+        return Column(prefix + column.name, TIMESTAMP)
+
+
+@dataclass
+class Condition:
+    """What the ON condition says, part by part."""
+
+    keys: list[tuple[Expr, Expr]]
+    windows: list[tuple[WindowCall, WindowCall, Expr]]
+    bounds: list[tuple[Bound, Expr]]
+    residual: list[Expr]
+
+
+def bind_join(
+    left: Relation,
+    right: Relation,
+    join: exp.Join,
+    functions: FunctionTypes | None,
+    emits_window: bool,
+) -> Relation:
+    """The join of two relations, refused where it could never forget or never be final."""
+    kind = _kind(join)
+    sides = Side.of(left), Side.of(right)
+    origins = Origins()
+    condition, columns = _condition(join, sides, kind, functions, origins)
+    time = _time(join, sides, condition, origins)
+    _check(join, sides, kind, condition, time)
+    node = Join(
+        sides[0].relation.node,
+        sides[1].relation.node,
+        kind,
+        left.alias,
+        right.alias,
+        tuple(condition.keys),
+        time,
+        conjunction(condition.residual),
+        emits_window and isinstance(time, SameWindow | SameSession),
+    )
+    if node.emits_window:
+        columns += (Visible(WINDOW_COLUMN, None, Column(WINDOW_COLUMN, WINDOW)),)
+    nullable = left.qualified().nullable | right.qualified().nullable
+    if kind.keeps_right:
+        nullable |= sides[0].names
+    if kind.keeps_left:
+        nullable |= sides[1].names
+    return Relation(node, columns, None, nullable)
+
+
+def _kind(join: exp.Join) -> JoinKind:
+    method = (join.args.get("method") or "").upper()
+    side, kind = (join.side or "").upper(), (join.kind or "").upper()
+    if method == "NATURAL":
+        refuse("NATURAL_JOIN", join)
+    if method or kind in ("STRAIGHT", "ASOF"):
+        refuse("UNSUPPORTED_CLAUSE", join, clause=f"{method or kind} JOIN")
+    if kind == "CROSS":
+        refuse("CROSS_JOIN", join)
+    if kind in ("SEMI", "ANTI"):
+        advice = {
+            "SEMI": "join, and select columns of one side",
+            "ANTI": "use LEFT JOIN and WHERE right.key IS NULL",
+        }
+        refuse("SEMI_JOIN", join, kind=f"a {kind}", advice=advice[kind])
+    return JoinKind(side.lower()) if side else JoinKind.INNER
+
+
+def _condition(
+    join: exp.Join,
+    sides: tuple[Side, Side],
+    kind: JoinKind,
+    functions: FunctionTypes | None,
+    origins: Origins,
+) -> tuple[Condition, tuple[Visible, ...]]:
+    left, right = sides[0].relation.qualified(), sides[1].relation.qualified()
+    columns = left.columns + right.columns
+    condition = Condition([], [], [], [])
+    if join.args.get("using"):
+        columns = _using(join, left, right, kind, condition)
+    on = join.args.get("on")
+    if on is not None:
+        binder = ExpressionBinder(columns, functions, origins, no_aggregates="ON")
+        for part in conjuncts(binder.condition(on, "ON")):
+            _sort_in(part, condition, sides, origins)
+    return condition, columns
+
+
+def _using(
+    join: exp.Join, left: Relation, right: Relation, kind: JoinKind, condition: Condition
+) -> tuple[Visible, ...]:
+    """USING(k): an equal key, and one column ``k`` where there were two."""
+    merged: list[Visible] = []
+    names: set[str] = set()
+    for identifier in join.args["using"]:
+        name = identifier.name.lower()
+        pair = []
+        for side in (left, right):
+            found = [c for c in side.columns if c.name.lower() == name and not c.hidden]
+            if len(found) != 1:
+                known = [c.name for c in side.columns if not c.hidden]
+                which = "left" if side is left else "right"
+                shown = f"the {which} side has {', '.join(known)}"
+                advice = did_you_mean(identifier.name, known, shown)
+                refuse("UNKNOWN_COLUMN", identifier, name=identifier.name, advice=advice)
+            pair.append(found[0])
+        condition.keys.append(_key(pair[0].expr, pair[1].expr))
+        kept = pair[1] if kind == JoinKind.RIGHT else pair[0]
+        expr = kept.expr
+        if kind == JoinKind.FULL:
+            common = comparison_type(pair[0].expr.type, pair[1].expr.type)
+            expr = Call("coalesce", (pair[0].expr, pair[1].expr), common)
+        merged.append(Visible(kept.name, None, expr))
+        names.add(name)
+    rest = tuple(
+        replace(c, hidden=True) if c.name.lower() in names else c
+        for c in left.columns + right.columns
+    )
+    return (*merged, *rest)
+
+
+def _sort_in(part: Expr, condition: Condition, sides: tuple[Side, Side], origins: Origins) -> None:
+    left, right = sides
+    if any(isinstance(inner, WindowCall) for inner in part.walk()):
+        condition.windows.append(_window_pair(part, sides, origins))
+        return
+    bound = time_bound(part, left.times, right.times)
+    if bound is not None:
+        condition.bounds.append((bound, part))
+        return
+    if isinstance(part, Call) and part.function == "=":
+        one, other = part.arguments
+        if right.holds(one) and left.holds(other):
+            one, other = other, one
+        if left.holds(one) and right.holds(other):
+            condition.keys.append(_key(one, other))
+            _equal_windows(one, other, sides, condition)
+            return
+    condition.residual.append(part)
+
+
+def _key(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """Both sides of an equality at one type: equal keys must also hash alike."""
+    common = comparison_type(left.type, right.type)
+    return _as(left, common), _as(right, common)
+
+
+def _as(expr: Expr, kind: DataType) -> Expr:
+    return expr if expr.type == kind else Cast(expr, kind)
+
+
+def _equal_windows(left: Expr, right: Expr, sides: tuple[Side, Side], condition: Condition) -> None:
+    """``a.window = b.window`` is also a bound on time: the last instants of both agree."""
+    for expr, side in zip((left, right), sides, strict=True):
+        is_time = isinstance(expr, Column) and expr.type == WINDOW and expr.name in side.times
+        if not is_time:
+            return
+    bound = Bound(window_time(left), window_time(right), 0, 0, exact=True)
+    condition.bounds.append((bound, Call("=", (left, right), BOOLEAN)))
+
+
+def _window_pair(
+    part: Expr, sides: tuple[Side, Side], origins: Origins
+) -> tuple[WindowCall, WindowCall, Expr]:
+    node = origins.of(part)
+    first = next(inner for inner in part.walk() if isinstance(inner, WindowCall))
+    example = "window(a.ts, '10 minutes') = window(b.ts, '10 minutes')"
+    if first.function == "session_window":
+        example = "session_window(a.ts, '5 minutes') = session_window(b.ts, '5 minutes')"
+    if not isinstance(part, Call) or part.function != "=":
+        refuse("JOIN_SIDES", node, what_it_is=f"{first.function}(…)", example=example)
+    one, other = part.arguments
+    if not isinstance(one, WindowCall) or not isinstance(other, WindowCall):
+        refuse("JOIN_SIDES", node, what_it_is=f"{first.function}(…)", example=example)
+    if sides[1].holds(one) and sides[0].holds(other):
+        one, other = other, one
+    if not (sides[0].holds(one) and sides[1].holds(other)):
+        refuse("JOIN_SIDES", node, what_it_is=f"{first.function}(…)", example=example)
+    if one.windows != other.windows or one.function != other.function:
+        refuse("WINDOW_MISMATCH", node, left=describe(one), right=describe(other))
+    if not isinstance(one.windows[0], Hopping | Session) or len(one.windows) > 1:
+        refuse("JOIN_SIDES", node, what_it_is=f"{one.function}(…)", example=example)
+    return one, other, part
+
+
+def _time(
+    join: exp.Join, sides: tuple[Side, Side], condition: Condition, origins: Origins
+) -> JoinTime | None:
+    """The one condition on time; further comparisons of times stay as predicates."""
+    if condition.windows:
+        one, other, part = condition.windows[0]
+        if len(condition.windows) > 1:
+            refuse(
+                "SEVERAL_WINDOWS",
+                origins.of(condition.windows[1][2]),
+                count=len(condition.windows),
+            )
+        for call, side in ((one, sides[0]), (other, sides[1])):
+            _check_time(call.time, side, origins.of(call) or origins.of(part))
+        condition.residual += [predicate for _, predicate in condition.bounds]
+        left, right = sides[0].column_for(one.time), sides[1].column_for(other.time)
+        window = one.windows[0]
+        if isinstance(window, Session):
+            return SameSession(left, right, window.gap)
+        assert isinstance(window, Hopping)
+        return SameWindow(left, right, window)
+    if not condition.bounds or not (sides[0].streaming and sides[1].streaming):
+        condition.residual += [predicate for _, predicate in condition.bounds]
+        return None
+    return _within(join, sides, condition)
+
+
+def _within(join: exp.Join, sides: tuple[Side, Side], condition: Condition) -> Within:
+    """The tightest bounds between one pair of times."""
+    pairs: dict[tuple[Expr, Expr], list[Bound]] = {}
+    for bound, _ in condition.bounds:
+        pairs.setdefault((bound.left, bound.right), []).append(bound)
+
+    def sides_bounded(bounds: list[Bound]) -> int:
+        below = any(b.lower is not None for b in bounds)
+        return below + any(b.upper is not None for b in bounds)
+
+    chosen = max(pairs, key=lambda pair: sides_bounded(pairs[pair]))
+    lowers = [b.lower for b in pairs[chosen] if b.lower is not None]
+    uppers = [b.upper for b in pairs[chosen] if b.upper is not None]
+    lower, upper = max(lowers, default=None), min(uppers, default=None)
+    if lower is not None and upper is not None and lower > upper:
+        refuse(
+            "EMPTY_INTERVAL",
+            join.args.get("on"),
+            lower=format_duration(lower),
+            upper=format_duration(upper),
+        )
+    for bound, predicate in condition.bounds:
+        if (bound.left, bound.right) != chosen or not bound.exact:
+            condition.residual.append(predicate)
+    left, right = sides[0].column_for(chosen[0]), sides[1].column_for(chosen[1])
+    return Within(left, right, lower, upper)
+
+
+def _check_time(time: Expr, side: Side, node: exp.Expr | None) -> None:
+    column = time if isinstance(time, Column) else time.children[0]
+    assert isinstance(column, Column)
+    if column.name in side.relation.qualified().nullable:
+        refuse("NULLABLE_TIME", node, column=column.name)
+    if column.name in side.times:
+        return
+    if not side.streaming:
+        refuse(
+            "NOT_EVENT_TIME",
+            node,
+            column=column.name,
+            reason=": it belongs to a table",
+            advice="join a table on equal keys alone",
+        )
+    if not side.times:
+        refuse(
+            "NO_EVENT_TIME",
+            node,
+            what_it_is="this side of the join",
+            advice="select the stream's time column in the derived table, or give the join below "
+            "a time condition with both bounds",
+        )
+    advice = f"use {' or '.join(sorted(side.times))}"
+    refuse("NOT_EVENT_TIME", node, column=column.name, reason="", advice=advice)
+
+
+def _check(
+    join: exp.Join,
+    sides: tuple[Side, Side],
+    kind: JoinKind,
+    condition: Condition,
+    time: JoinTime | None,
+) -> None:
+    left, right = sides
+    time_name = next((name.split(".")[-1] for name in sorted(left.times | right.times)), "ts")
+    if not condition.keys and time is None:
+        refuse("JOIN_WITHOUT_KEY", join, time=time_name)
+    if not (left.streaming and right.streaming):
+        _check_table_join(join, sides, kind)
+        return
+    for side in sides:
+        for node in side.relation.node.walk():
+            if isinstance(node, Aggregate) and isinstance(node.windows[0], Trailing | Landmark):
+                window = "trailing" if isinstance(node.windows[0], Trailing) else "landmark"
+                refuse("CHANGING_INPUT", join, window=window, what_it_is="a join")
+    if kind == JoinKind.INNER:
+        return
+    name = kind.value
+    if time is None:
+        refuse("OUTER_JOIN_WITHOUT_TIME", join, kind=name, time=time_name)
+    if isinstance(time, SameSession):
+        refuse("OUTER_SESSION_JOIN", join, kind=name)
+    if isinstance(time, Within):
+        le, ri = time.left.name, time.right.name
+        if kind.keeps_left and time.upper is None:
+            example = f"{ri} <= {le} + INTERVAL 10 MINUTES"
+            refuse(
+                "OUTER_JOIN_UNBOUNDED", join, kind=name, side="left", bound="upper", example=example
+            )
+        if kind.keeps_right and time.lower is None:
+            example = f"{ri} >= {le} - INTERVAL 10 MINUTES"
+            refuse(
+                "OUTER_JOIN_UNBOUNDED",
+                join,
+                kind=name,
+                side="right",
+                bound="lower",
+                example=example,
+            )
+
+
+def _check_table_join(join: exp.Join, sides: tuple[Side, Side], kind: JoinKind) -> None:
+    left, right = sides
+    keeps_table = (kind.keeps_left and not left.streaming) or (
+        kind.keeps_right and not right.streaming
+    )
+    if keeps_table and (left.streaming or right.streaming):
+        example = "stream LEFT JOIN table" if left.streaming else "table RIGHT JOIN stream"
+        refuse("OUTER_JOIN_OF_TABLE", join, kind=kind.value, example=example)

@@ -1,0 +1,212 @@
+"""Constants of the text: numbers, strings, dates, timestamps and intervals, typed as Spark does."""
+
+from __future__ import annotations
+
+import datetime
+import decimal as decimal_module
+import re
+
+from sqlglot import exp
+
+from headrace.plan.durations import format_duration
+from headrace.plan.expressions import Cast, Expr, Literal
+from headrace.plan.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    INTERVAL,
+    INTERVAL_MONTHS,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    decimal,
+)
+from headrace.sql.refusals import refuse
+
+_MICROSECONDS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 7 * 86_400_000_000,
+}
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_TERM = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_DAY_TIME = re.compile(r"([+-]?)(?:(\d+) )?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+
+
+def bind_literal(node: exp.Expr) -> Expr | None:
+    """A constant, or None where the node is none."""
+    match node:
+        case exp.Boolean():
+            return Literal(bool(node.this), BOOLEAN)
+        case exp.Null():
+            return Literal(None, NULL)
+        case exp.Literal() if node.is_string:
+            return Literal(str(node.this), STRING)
+        case exp.Literal():
+            return number(str(node.this))
+        case exp.HexString():
+            return Literal(bytes.fromhex(str(node.this)), BINARY)
+        case exp.RawString():
+            return Literal(str(node.this), STRING)
+        case exp.Concat() if all(isinstance(part, exp.Literal) for part in node.expressions):
+            # Spark reads 'it''s' as one string with a quote in it.
+            return Literal("'".join(str(part.this) for part in node.expressions), STRING)
+        case exp.Interval():
+            return interval(node)
+        case _:
+            return None
+
+
+def number(text: str) -> Literal:
+    """A number without suffix.
+
+    >>> number("3").type.name, number("3000000000").type.name, number("0.05").type.name
+    ('int', 'bigint', 'decimal(2,2)')
+    """
+    if "e" in text.lower():
+        return Literal(float(text), DOUBLE)
+    if "." in text:
+        value = decimal_module.Decimal(text)
+        _, digits, exponent = value.as_tuple()
+        scale = -int(exponent)
+        return Literal(value, decimal(max(len(digits), scale), scale))
+    whole = int(text)
+    if whole < 2**31:
+        return Literal(whole, INT)
+    if whole < 2**63:
+        return Literal(whole, BIGINT)
+    return Literal(decimal_module.Decimal(text), decimal(len(text), 0))
+
+
+def typed_constant(literal: Literal, target: DataType) -> Literal | None:
+    """``CAST`` of a constant, done now where it is plainly the same: ``5L``, ``DATE '…'``."""
+    value = literal.value
+    if isinstance(value, int) and not isinstance(value, bool) and target.is_integer:
+        bits = 8 << target.integer_rank
+        return Literal(value, target) if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1) else None
+    if isinstance(value, int | decimal_module.Decimal) and target == DOUBLE:
+        return Literal(float(value), DOUBLE)
+    if isinstance(value, str) and target in (DATE, TIMESTAMP):
+        try:
+            if target == DATE:
+                return Literal(datetime.date.fromisoformat(value.strip()), DATE)
+            return Literal(datetime.datetime.fromisoformat(value.strip()), TIMESTAMP)
+        except ValueError:
+            return None
+    return None
+
+
+def interval(node: exp.Interval) -> Literal:
+    """An INTERVAL of constants; its text is the shortest exact spelling."""
+    if not isinstance(node.this, exp.Literal):
+        refuse(
+            "UNSUPPORTED_EXPRESSION",
+            node,
+            what_it_is="an INTERVAL of something other than a constant",
+            advice="multiply instead: n * INTERVAL 1 MINUTE",
+        )
+    text = str(node.this.this)
+    unit = node.args.get("unit")
+    if isinstance(unit, exp.IntervalSpan):
+        return _span(node, text, f"{unit.this.name} TO {unit.expression.name}".upper())
+    terms = f"{text} {unit.name}" if unit is not None else text
+    micros = months = 0
+    position = 0
+    while position < len(terms):
+        term = _TERM.match(terms, position)
+        singular = term[3].upper().removesuffix("S") if term else ""
+        if term is None or singular not in _MICROSECONDS | _MONTHS:
+            refuse(
+                "SYNTAX_ERROR",
+                node,
+                near="",
+                reason=f"the interval {terms!r}",
+                advice="write for example INTERVAL 10 MINUTES",
+            )
+        amount = decimal_module.Decimal(term[2]) * (-1 if term[1] == "-" else 1)
+        if singular in _MONTHS:
+            months += int(amount * _MONTHS[singular])
+        else:
+            micros += int(amount * _MICROSECONDS[singular])
+        position = term.end()
+    if months and micros:
+        refuse(
+            "UNSUPPORTED_EXPRESSION",
+            node,
+            what_it_is="an interval of both months and days",
+            advice="add two intervals",
+        )
+    if months:
+        return Literal(f"{months} months", INTERVAL_MONTHS)
+    return interval_literal(micros)
+
+
+def _span(node: exp.Interval, text: str, span: str) -> Literal:
+    """``INTERVAL '1 02:03:04' DAY TO SECOND`` and its like."""
+    months = re.fullmatch(r"([+-]?)(\d+)-(\d+)", text)
+    if months and span == "YEAR TO MONTH":
+        total = int(months[2]) * 12 + int(months[3])
+        return Literal(f"{-total if months[1] == '-' else total} months", INTERVAL_MONTHS)
+    padded = text if not span.endswith("MINUTE") else f"{text}:00"
+    padded = f"{text}:00:00" if span == "DAY TO HOUR" else padded
+    match = _DAY_TIME.fullmatch(padded)
+    if match is None:
+        refuse(
+            "SYNTAX_ERROR",
+            node,
+            near="",
+            reason=f"the interval {text!r} is not {span}",
+            advice="write for example INTERVAL '1 02:30:00' DAY TO SECOND",
+        )
+    sign, days, hours, minutes, seconds = match.groups()
+    total = int(days or 0) * _MICROSECONDS["DAY"] + int(hours or 0) * _MICROSECONDS["HOUR"]
+    total += int(minutes) * _MICROSECONDS["MINUTE"]
+    total += int(decimal_module.Decimal(seconds) * _MICROSECONDS["SECOND"])
+    return interval_literal(-total if sign == "-" else total)
+
+
+def interval_literal(micros: int) -> Literal:
+    """An interval of days to microseconds."""
+    if micros % 1_000 == 0:
+        return Literal(format_duration(micros // 1_000), INTERVAL)
+    return Literal(f"{micros} microseconds", INTERVAL)
+
+
+def interval_microseconds(literal: Literal) -> int:
+    """The length of an interval literal that :func:`interval_literal` made."""
+    amount, unit = str(literal.value).split(" ")
+    return int(amount) * _MICROSECONDS[unit.upper().removesuffix("S")]
+
+
+def data_type(node: exp.DataType) -> DataType:
+    """A type named in the text, in Spark's own spelling."""
+    nested = [part for part in node.expressions if isinstance(part, exp.DataType)]
+    kind = node.this
+    if kind == exp.DType.ARRAY:
+        return DataType(f"array<{data_type(nested[0])}>")
+    if kind == exp.DType.MAP:
+        return DataType(f"map<{data_type(nested[0])},{data_type(nested[1])}>")
+    if kind == exp.DType.STRUCT:
+        fields = ",".join(f"{f.name}:{data_type(f.args['kind'])}" for f in node.expressions)
+        return DataType(f"struct<{fields}>")
+    if kind == exp.DType.DECIMAL and not node.expressions:
+        return decimal(10, 0)
+    name = node.sql(dialect="spark").lower().replace(" ", "")
+    return DataType({"timestamp_ltz": "timestamp"}.get(name, name))
+
+
+def fold_cast(argument: Expr, target: DataType, safe: bool) -> Expr:
+    """A cast, or the constant it makes."""
+    if isinstance(argument, Literal):
+        constant = typed_constant(argument, target)
+        if constant is not None:
+            return constant
+    return Cast(argument, target, safe)

@@ -1,0 +1,559 @@
+"""Queries of the text to plans: FROM, WHERE, GROUP BY, HAVING and SELECT, in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from headrace.plan.expressions import Call, Cast, Column, Expr, Literal, Named, conjunction
+from headrace.plan.nodes import (
+    WINDOW_COLUMN,
+    Filter,
+    Join,
+    Node,
+    Project,
+    SameSession,
+    SameWindow,
+    Source,
+    Table,
+    Union,
+)
+from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW
+from headrace.sql import functions_table as table
+from headrace.sql.aggregates import bind_grouping, without_window
+from headrace.sql.expressions import ExpressionBinder, FunctionTypes, Origins
+from headrace.sql.joins import bind_join
+from headrace.sql.names import spark_name
+from headrace.sql.refusals import did_you_mean, refuse
+from headrace.sql.scope import Relation, Visible, field_of, relation, resolve
+from headrace.sql.typing import CoercionError, common_type
+from headrace.sql.windows import WindowCall
+
+Catalog = Mapping[str, Source | Table]
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A hint of the text: ``JOIN_ORDER`` and the aliases in the order asked for."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+@dataclass
+class QueryBinder:
+    """Binds queries against a catalog; ``relations`` are the WITH queries in sight."""
+
+    catalog: Catalog
+    functions: FunctionTypes | None = None
+    relations: dict[str, Node] = field(default_factory=dict)
+    hints: list[Hint] = field(default_factory=list)
+
+    def query(self, node: exp.Expr) -> Node:
+        """Any query: SELECT, UNION ALL, or either in parentheses."""
+        if not isinstance(node, exp.Select | exp.SetOperation | exp.Subquery):
+            refuse("NOT_A_QUERY", node, statement=node.key.upper())
+        scope = self._with(node)
+        match node:
+            case exp.Select():
+                return scope.select(node)
+            case exp.SetOperation():
+                return scope.union(node)
+            case _:
+                scope._refuse_modifiers(node)
+                return scope.query(node.this)
+
+    def _with(self, node: exp.Expr) -> QueryBinder:
+        """The binder with the WITH queries of this node in sight."""
+        clause = node.args.get("with_")
+        if clause is None:
+            return self
+        if clause.args.get("recursive"):
+            refuse("RECURSIVE", clause)
+        scope = replace(self, relations=dict(self.relations))
+        for cte in clause.expressions:
+            plan = scope.query(cte.this)
+            scope.relations[cte.alias.lower()] = _renamed(plan, cte.args["alias"])
+        return scope
+
+    # Set operations
+
+    def union(self, node: exp.SetOperation) -> Node:
+        self._refuse_modifiers(node)
+        if not isinstance(node, exp.Union) or node.args.get("distinct"):
+            name = "UNION" if isinstance(node, exp.Union) else node.key.upper()
+            advice = "write UNION ALL" if name == "UNION" else "write it as a join"
+            refuse("SET_OPERATION", node, operation=name, advice=advice)
+        if node.args.get("by_name"):
+            refuse("UNSUPPORTED_CLAUSE", node, clause="UNION BY NAME")
+        parts: list[Node] = []
+        for side in (node.left, node.right):
+            plan = self.query(side)
+            parts += plan.parts if isinstance(plan, Union) else (plan,)
+        return Union(_with_equal_types(parts, node))
+
+    # SELECT
+
+    def select(self, node: exp.Select) -> Node:
+        self._refuse_modifiers(node)
+        self._read_hints(node)
+        source = node.args.get("from_")
+        if source is None:
+            refuse("NO_STREAM", node, tables="constants")
+        from_clause = self._from(node)
+        return SelectBinder(self, node, from_clause).plan()
+
+    def _refuse_modifiers(self, node: exp.Expr) -> None:
+        """Clauses that have no exact meaning over a stream."""
+        args = node.args
+        for key, name, clause in _CLAUSES:
+            if args.get(key):
+                found = args[key]
+                place = found[0] if isinstance(found, list) else found
+                refuse(name, place if isinstance(place, exp.Expr) else node, clause=clause)
+        if args.get("distinct") and isinstance(node, exp.Select):
+            self._refuse_distinct(node)
+        if args.get("laterals"):
+            lateral = args["laterals"][0]
+            view = "LATERAL VIEW" if lateral.args.get("view") else "LATERAL"
+            refuse("LATERAL", lateral, what_it_is=view)
+        if args.get("pivots"):
+            refuse("PIVOT", args["pivots"][0], clause="PIVOT")
+
+    def _refuse_distinct(self, node: exp.Select) -> None:
+        columns = ", ".join(e.sql(dialect="spark") for e in node.expressions[:3])
+        source = node.args.get("from_")
+        found = self._lookup(source.this.name) if source is not None else None
+        time = found.time if isinstance(found, Source) else "ts"
+        refuse("DISTINCT", node.args["distinct"], columns=columns, time=time)
+
+    def _read_hints(self, node: exp.Select) -> None:
+        clause = node.args.get("hint")
+        if clause is None:
+            return
+        for hint in clause.expressions:
+            name = hint.name.upper() if isinstance(hint, exp.Expr) else str(hint)
+            if name != "JOIN_ORDER":
+                refuse("UNKNOWN_HINT", clause, hint_name=name)
+            given = tuple(argument.name for argument in hint.expressions)
+            joined = [source.alias_or_name for source in _sources(node)]
+            if sorted(map(str.lower, given)) != sorted(map(str.lower, joined)):
+                refuse(
+                    "INVALID_JOIN_ORDER",
+                    clause,
+                    given=", ".join(given) or "nothing",
+                    joined=", ".join(joined),
+                )
+            by_name = {name.lower(): name for name in joined}
+            self.hints.append(Hint("JOIN_ORDER", tuple(by_name[g.lower()] for g in given)))
+
+    # FROM
+
+    def _from(self, node: exp.Select) -> Relation:
+        """The joined relations; a join gives ``window`` where the query asks for it."""
+        plain = self._joined(node, None)
+        mentions_window = _mentions_window(node)
+        if not mentions_window or resolve(plain.columns, [WINDOW_COLUMN], node) is not None:
+            return plain
+        chain = _join_chain(plain.node)
+        windowed = [i for i, j in enumerate(chain) if isinstance(j.time, SameWindow | SameSession)]
+        if not windowed:
+            return plain
+        emitting = windowed[-1]
+        outer = [j for j in chain if j.kind.value != "inner"]
+        if outer:
+            refuse(
+                "NO_WINDOW_COLUMN",
+                mentions_window,
+                name=WINDOW_COLUMN,
+                reason="rows without a partner share no window",
+                advice="use an inner join, or the time columns themselves",
+            )
+        joined = self._joined(node, emitting)
+        return _in_one_window(joined, [chain[i] for i in windowed], mentions_window)
+
+    def _joined(self, node: exp.Expr, emitting: int | None) -> Relation:
+        first = node.args["from_"].this if isinstance(node, exp.Select) else node
+        result = self._relation(first)
+        joins = (first.args.get("joins") or []) + (
+            (node.args.get("joins") or []) if isinstance(node, exp.Select) else []
+        )
+        for index, join in enumerate(joins):
+            right = self._relation(join.this)
+            for alias in right.aliases:
+                if alias.lower() in (known.lower() for known in result.aliases):
+                    refuse("DUPLICATE_ALIAS", join.this, name=alias)
+            result = bind_join(result, right, join, self.functions, index == emitting)
+        return result
+
+    def _relation(self, node: exp.Expr) -> Relation:
+        match node:
+            case exp.Table():
+                return self._table(node)
+            case exp.Subquery() if isinstance(node.this, exp.Table):
+                # Parentheses around a join.
+                return self._joined(node.this, None)
+            case exp.Subquery():
+                self._refuse_modifiers(node)
+                alias = node.args.get("alias")
+                plan = _renamed(self.query(node.this), alias)
+                return relation(plan, node.alias or "subquery")
+            case exp.Lateral() | exp.Unnest():
+                refuse("LATERAL", node, what_it_is="LATERAL")
+            case exp.Values():
+                refuse("VALUES", node, kind="VALUES")
+            case _:
+                refuse("VALUES", node, kind=type(node).__name__)
+
+    def _table(self, node: exp.Table) -> Relation:
+        if isinstance(node.this, exp.Anonymous):
+            refuse("VALUES", node, kind=f"{node.this.name}(…)")
+        if node.args.get("sample"):
+            refuse("TABLESAMPLE", node.args["sample"])
+        if node.args.get("pivots"):
+            refuse("PIVOT", node.args["pivots"][0], clause="PIVOT")
+        if node.args.get("laterals"):
+            refuse("LATERAL", node.args["laterals"][0], what_it_is="LATERAL VIEW")
+        name = ".".join(part.name for part in node.parts)
+        found = self._lookup(name)
+        if found is None:
+            known = [*self.catalog, *self.relations]
+            shown = f"known are {', '.join(known)}" if known else "none is registered"
+            refuse("UNKNOWN_RELATION", node, name=name, advice=did_you_mean(name, known, shown))
+        return relation(_renamed(found, node.args.get("alias")), node.alias or node.name)
+
+    def _lookup(self, name: str) -> Node | None:
+        lowered = name.lower()
+        if lowered in self.relations:
+            return self.relations[lowered]
+        return next((n for key, n in self.catalog.items() if key.lower() == lowered), None)
+
+
+@dataclass
+class SelectBinder:
+    """The clauses of one SELECT over its FROM."""
+
+    queries: QueryBinder
+    node: exp.Select
+    source: Relation
+    origins: Origins = field(default_factory=Origins)
+
+    def binder(self, **settings: object) -> ExpressionBinder:
+        return ExpressionBinder(
+            self.source.columns,
+            self.queries.functions,
+            self.origins,
+            **settings,  # type: ignore[arg-type]
+        )
+
+    def plan(self) -> Node:
+        where = self.node.args.get("where")
+        if where is not None:
+            predicate = self.binder(no_aggregates="WHERE").condition(where.this, "WHERE")
+            self._no_window_calls(predicate)
+            self.source = replace(self.source, node=Filter(self.source.node, predicate))
+        group = self.node.args.get("group")
+        items = self._expanded()
+        aggregates = [a for item, _ in items if item is not None for a in _aggregates(item)]
+        having = self.node.args.get("having")
+        if group is None and having is not None and not aggregates:
+            refuse("HAVING_WITHOUT_GROUP_BY", having)
+        if group is not None:
+            return self._grouped(group, items)
+        if aggregates:
+            without_window(self.source, aggregates[0])
+        return self._projected(items)
+
+    def _expanded(self) -> list[tuple[exp.Expr | None, Visible | None]]:
+        """The SELECT list with ``*`` and ``a.*`` written out."""
+        items: list[tuple[exp.Expr | None, Visible | None]] = []
+        for item in self.node.expressions:
+            star = isinstance(item, exp.Star)
+            qualified = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+            if not star and not qualified:
+                items.append((item, None))
+                continue
+            alias = item.table.lower() if qualified else None
+            shown = [
+                c
+                for c in self.source.columns
+                if (alias is None and not c.hidden) or (alias and (c.alias or "").lower() == alias)
+            ]
+            if alias is not None and not shown:
+                items += self._struct_star(item)
+                continue
+            excluded = {
+                e.name.lower() for e in (item.args.get("except_") or item.args.get("except") or [])
+            }
+            items += [(item, c) for c in shown if c.name.lower() not in excluded]
+        return items
+
+    def _struct_star(self, item: exp.Expr) -> list[tuple[exp.Expr | None, Visible | None]]:
+        """``window.*``: the fields of a struct."""
+        assert isinstance(item, exp.Column)
+        struct = resolve(self.source.columns, [item.table], item)
+        if struct is None or not struct.type.is_struct:
+            known = list(self.source.aliases)
+            advice = did_you_mean(item.table, known, f"the relations are {', '.join(known)}")
+            refuse("UNKNOWN_RELATION", item, name=item.table, advice=advice)
+        fields = struct.type.fields()
+        return [(item, Visible(f.name, None, field_of(struct, f.name, item))) for f in fields]
+
+    def _items(
+        self, items: list[tuple[exp.Expr | None, Visible | None]], binder: ExpressionBinder
+    ) -> list[Named]:
+        """The SELECT list, bound and named; later columns may use the names of earlier ones."""
+        result: list[Named] = []
+        places: dict[str, exp.Expr | None] = {}
+        for node, visible in items:
+            if visible is not None:
+                assert node is not None
+                expr = self.origins.remember(visible.expr, node)
+                named = Named(visible.name, expr)
+            else:
+                assert node is not None
+                inner = node.this if isinstance(node, exp.Alias) else node
+                expr = binder.bind(inner)
+                name = node.alias if isinstance(node, exp.Alias) else self._name(inner, expr)
+                named = Named(name, expr)
+                if isinstance(node, exp.Alias):
+                    binder.aliases.setdefault(name.lower(), expr)
+            if named.name.lower() in places:
+                refuse("DUPLICATE_COLUMN", node, name=named.name)
+            places[named.name.lower()] = node
+            result.append(named)
+        return result
+
+    def _name(self, node: exp.Expr, expr: Expr) -> str:
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Column | exp.Dot | exp.Identifier):
+            return node.name
+        shown = {c.expr.name: c.name for c in self.source.columns if isinstance(c.expr, Column)}
+        return spark_name(expr, shown)
+
+    def _projected(self, items: list[tuple[exp.Expr | None, Visible | None]]) -> Node:
+        columns = self._items(items, self.binder())
+        for column in columns:
+            self._no_window_calls(column.expr)
+        return Project(self.source.node, tuple(columns))
+
+    def _no_window_calls(self, expr: Expr) -> None:
+        for part in expr.walk():
+            if isinstance(part, WindowCall):
+                column = "session_window" if part.function == "session_window" else WINDOW_COLUMN
+                refuse(
+                    "WINDOW_OUTSIDE_GROUP_BY",
+                    self.origins.of(part),
+                    name=part.function,
+                    column=column,
+                )
+
+    # GROUP BY
+
+    def _grouped(
+        self, group: exp.Group, items: list[tuple[exp.Expr | None, Visible | None]]
+    ) -> Node:
+        for key, clause in (
+            ("grouping_sets", "GROUPING SETS"),
+            ("cube", "CUBE"),
+            ("rollup", "ROLLUP"),
+            ("totals", "WITH TOTALS"),
+        ):
+            if group.args.get(key):
+                refuse("GROUPING_SETS", group, clause=clause)
+        binder = self.binder(no_aggregates="GROUP BY")
+        bound = [(node, binder.bind(node)) for node in self._group_nodes(group, items)]
+        grouping = bind_grouping(self.source, bound, binder, group)
+        select = self.binder(overlay=grouping.overlay)
+        columns = self._items(items, select)
+        output = tuple(Named(c.name, grouping.output(c.expr)) for c in columns)
+        having = self.node.args.get("having")
+        predicate = None
+        if having is not None:
+            condition = replace(select, no_aggregates=None)
+            predicate = grouping.output(condition.condition(having.this, "HAVING"))
+        node: Node = grouping.node()
+        if predicate is not None:
+            node = Filter(node, predicate)
+        return Project(node, output)
+
+    def _group_nodes(
+        self, group: exp.Group, items: list[tuple[exp.Expr | None, Visible | None]]
+    ) -> list[exp.Expr]:
+        """The items of a GROUP BY, with numbers and aliases of the SELECT written out."""
+        selected = [node for node, visible in items if node is not None and visible is None]
+        if group.args.get("all"):
+            return [_unaliased(node) for node in selected if not _aggregates(node)]
+        nodes: list[exp.Expr] = []
+        for item in group.expressions:
+            if isinstance(item, exp.Cube | exp.Rollup | exp.GroupingSets):
+                refuse("GROUPING_SETS", item, clause=item.key.upper().replace("GS", "G S"))
+            nodes.append(self._group_node(item, selected))
+        return nodes
+
+    def _group_node(self, item: exp.Expr, selected: list[exp.Expr]) -> exp.Expr:
+        if isinstance(item, exp.Literal) and not item.is_string:
+            position = int(item.name) if item.name.isdigit() else 0
+            if not 1 <= position <= len(selected):
+                refuse("GROUP_BY_POSITION", item, position=item.name, count=len(selected))
+            return _unaliased(selected[position - 1])
+        if isinstance(item, exp.Column) and not item.table:
+            known = resolve(self.source.columns, [item.name], item)
+            named = [s for s in selected if isinstance(s, exp.Alias) and s.alias == item.name]
+            if known is None and named:
+                return _unaliased(named[0])
+        return item
+
+
+_CLAUSES: tuple[tuple[str, str, str], ...] = (
+    ("order", "ORDER_BY", "ORDER BY"),
+    ("sort", "ORDER_BY", "SORT BY"),
+    ("cluster", "ORDER_BY", "CLUSTER BY"),
+    ("distribute", "UNSUPPORTED_CLAUSE", "DISTRIBUTE BY"),
+    ("limit", "LIMIT", "LIMIT"),
+    ("offset", "LIMIT", "OFFSET"),
+    ("qualify", "QUALIFY", "QUALIFY"),
+    ("windows", "UNSUPPORTED_CLAUSE", "WINDOW"),
+    ("sample", "TABLESAMPLE", "TABLESAMPLE"),
+    ("into", "UNSUPPORTED_CLAUSE", "INTO"),
+    ("locks", "UNSUPPORTED_CLAUSE", "FOR UPDATE"),
+    ("match", "UNSUPPORTED_CLAUSE", "MATCH_RECOGNIZE"),
+    ("connect", "UNSUPPORTED_CLAUSE", "CONNECT BY"),
+    ("kind", "UNSUPPORTED_CLAUSE", "SELECT AS STRUCT"),
+)
+
+
+def _sources(node: exp.Select) -> list[exp.Expr]:
+    return [node.args["from_"].this, *(join.this for join in node.args.get("joins") or [])]
+
+
+def _unaliased(node: exp.Expr) -> exp.Expr:
+    return node.this if isinstance(node, exp.Alias) else node
+
+
+def _aggregates(node: exp.Expr) -> list[exp.Expr]:
+    """Aggregate calls in an expression, those with OVER left out."""
+    found: list[exp.Expr] = []
+    for call in node.find_all(exp.Anonymous):
+        name = call.name.lower()
+        known = name in table.AGGREGATES or name in table.AGGREGATE_SYNONYMS
+        if known and not isinstance(call.parent, exp.Window):
+            found.append(call)
+    return found
+
+
+def _mentions_window(node: exp.Select) -> exp.Expr | None:
+    """A mention of the column ``window`` in the clauses after FROM."""
+    clauses = [*node.expressions, *(node.args.get(key) for key in ("where", "group", "having"))]
+    present = [clause for clause in clauses if isinstance(clause, exp.Expr)]
+    for column in (column for clause in present for column in clause.find_all(exp.Column)):
+        if column.parts[0].name.lower() == WINDOW_COLUMN:
+            return column
+    return None
+
+
+def _join_chain(node: Node) -> list[Join]:
+    """The joins of a left-deep chain, innermost first."""
+    chain: list[Join] = []
+    while isinstance(node, Join):
+        chain.insert(0, node)
+        if node.left_alias is not None:
+            break
+        node = node.left
+    return chain
+
+
+def _in_one_window(joined: Relation, windowed: list[Join], mention: exp.Expr) -> Relation:
+    """Where several joins share a window, the one given out must hold the rows of all of them.
+
+    Neighbouring hopping windows overlap, so a and b may share another window than a and c.
+    """
+    specs = {replace(j.time, left=_NO_COLUMN, right=_NO_COLUMN) for j in windowed if j.time}
+    if len(specs) > 1:
+        refuse(
+            "NO_WINDOW_COLUMN",
+            mention,
+            name=WINDOW_COLUMN,
+            reason="the joins have different windows",
+            advice="join with the same window everywhere, or select the time columns",
+        )
+    last = windowed[-1].time
+    if not isinstance(last, SameWindow) or last.window.overlap == 1:
+        return joined
+    window = Column(WINDOW_COLUMN, WINDOW)
+    start = Call("field", (window, Literal("start", STRING)), TIMESTAMP)
+    end = Call("field", (window, Literal("end", STRING)), TIMESTAMP)
+    others = {time for j in windowed[:-1] if j.time for time in (j.time.left, j.time.right)}
+    tests: list[Expr] = []
+    for time in sorted(others - {last.left, last.right}, key=lambda c: c.name):
+        tests.append(Call(">=", (time, start), BOOLEAN))
+        tests.append(Call("<", (time, end), BOOLEAN))
+    predicate = conjunction(tests)
+    return joined if predicate is None else replace(joined, node=Filter(joined.node, predicate))
+
+
+_NO_COLUMN = Column("", TIMESTAMP)
+
+
+def _renamed(plan: Node, alias: exp.Expr | None) -> Node:
+    """The plan with the column names of ``AS t(x, y)``."""
+    names = [column.name for column in (alias.args.get("columns") or [])] if alias else []
+    if not names:
+        return plan
+    if len(names) != len(plan.schema):
+        refuse(
+            "COLUMN_COUNT",
+            alias,
+            alias=alias.name if alias else "",
+            given=len(names),
+            columns=len(plan.schema),
+        )
+    columns = zip(names, plan.schema, strict=True)
+    return Project(plan, tuple(Named(name, Column(f.name, f.type)) for name, f in columns))
+
+
+def _with_equal_types(parts: list[Node], node: exp.Expr) -> tuple[Node, ...]:
+    """The inputs of a UNION ALL, cast where their types differ but go together."""
+    first = parts[0].schema
+    for part in parts[1:]:
+        if len(part.schema) != len(first):
+            refuse(
+                "UNION_MISMATCH",
+                node,
+                left=f"{len(first)} columns",
+                right=f"{len(part.schema)} columns",
+            )
+    types = [f.type for f in first]
+    for part in parts[1:]:
+        for index, ours in enumerate(part.schema):
+            try:
+                types[index] = common_type(types[index], ours.type)
+            except CoercionError:
+                name = first.fields[index].name
+                refuse(
+                    "UNION_MISMATCH",
+                    node,
+                    left=f"{name} ({types[index]})",
+                    right=f"{ours.name} ({ours.type})",
+                )
+    result: list[Node] = []
+    for part in parts:
+        if [f.type for f in part.schema] == types:
+            result.append(part)
+            continue
+        columns = []
+        for ours, kind in zip(part.schema, types, strict=True):
+            column: Expr = Column(ours.name, ours.type)
+            columns.append(Named(ours.name, column if ours.type == kind else Cast(column, kind)))
+        result.append(Project(part, tuple(columns)))
+    return tuple(result)
+
+
+def require_stream(plan: Node) -> None:
+    """Refuse a query over tables alone."""
+    if not plan.streams():
+        tables = sorted({n.table for n in plan.walk() if isinstance(n, Table)})
+        refuse("NO_STREAM", None, tables=", ".join(tables) or "nothing")
