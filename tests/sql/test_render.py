@@ -77,6 +77,8 @@ CALLS: list[tuple[Expr, Any]] = [
     (call("div", call("negative", NUMBER), number(2)), -3),
     (call("%", call("negative", NUMBER), number(4)), -3),
     (call("negative", call("negative", NUMBER)), 7),
+    (call("negative", Literal(-5, INT), kind=INT), 5),
+    (call("-", NUMBER, Literal(-(2**31), INT)), 2**31 + 7),
     (call("&", NUMBER, number(3)), 3),
     (call("|", NUMBER, number(8)), 15),
     (call("^", NUMBER, number(1)), 6),

@@ -1,0 +1,208 @@
+"""Random streams: what real ones do wrong, in a few rows.
+
+Rows come late (beyond the delay), out of order and twice; epochs and whole streams are empty; keys
+are skewed or NULL, values and times are NULL; times lie exactly on the borders of windows, exactly
+one gap after another row, or a microsecond beside it. One generator on ``random.Random`` serves
+both seeds (``random_epochs``) and Hypothesis (``epoch_lists``, whose choices shrink).
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from headrace.plan.durations import SECOND
+from headrace.plan.nodes import Source, Table
+from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, Schema
+from headrace.plan.types import decimal as decimal_type
+
+Row = dict[str, Any]
+Epochs = list[dict[str, list[Row]]]
+
+BIDS = Source(
+    "bids",
+    Schema.of(
+        [
+            ("k", BIGINT),
+            ("name", STRING),
+            ("price", BIGINT),
+            ("fee", DOUBLE),
+            ("ratio", DOUBLE),
+            ("amount", decimal_type(12, 2)),
+            ("flag", BOOLEAN),
+            ("ts", TIMESTAMP),
+        ]
+    ),
+    time="ts",
+    delay=5 * SECOND,
+)
+CLICKS = Source(
+    "clicks",
+    Schema.of(
+        [("k", BIGINT), ("name", STRING), ("score", INT), ("page", STRING), ("at", TIMESTAMP)]
+    ),
+    time="at",
+    delay=2 * SECOND,
+)
+STOPS = Source(
+    "stops",
+    Schema.of([("k", BIGINT), ("weight", DOUBLE), ("code", STRING), ("ts", TIMESTAMP)]),
+    time="ts",
+    delay=0,
+)
+ITEMS = Table("items", Schema.of([("k", BIGINT), ("label", STRING), ("size", DOUBLE)]))
+
+SOURCES: tuple[Source, ...] = (BIDS, CLICKS, STOPS)
+TABLES: tuple[Table, ...] = (ITEMS,)
+
+#: Not at a round hour, and long after 1970, where Spark's first watermark stands.
+BEGIN = datetime.datetime(2024, 3, 1, 11, 59, 37, tzinfo=datetime.UTC)
+STRINGS = ("", "a", "b", "ab", "Ab", "é", "it's", "a\\b", "100%", " x ")
+# Multiples of a quarter add up exactly in any order, so sums need no tolerance.
+DOUBLES = tuple(n / 4 for n in range(-20, 41))
+ODD_DOUBLES = (math.nan, math.inf, -math.inf)
+#: The column whose doubles may be NaN or infinite; variances and medians stay away from it.
+ODD_COLUMN = "ratio"
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How one stream misbehaves; shares are of its rows."""
+
+    rows: int  # at most this many in an epoch
+    keys: int
+    skew: float  # share of rows with the first key
+    step: int  # milliseconds of event time that an epoch advances, about
+    late: float
+    twice: float
+    null_value: float
+    null_time: float
+    border: float  # exactly on a second
+    neighbour: float  # a round distance from the row before, or a microsecond beside it
+    idle: float  # share of epochs without rows
+
+
+def random_habits(chance: random.Random) -> Habits:
+    return Habits(
+        rows=chance.choice((3, 6, 12)),
+        keys=chance.choice((1, 2, 4, 8)),
+        skew=chance.choice((0.0, 0.3, 0.8)),
+        step=chance.choice((1, 3, 6, 20)) * SECOND,
+        late=chance.choice((0.0, 0.1, 0.3)),
+        twice=chance.choice((0.0, 0.1)),
+        null_value=chance.choice((0.0, 0.1, 0.3)),
+        null_time=chance.choice((0.0, 0.05)),
+        border=chance.choice((0.1, 0.5, 1.0)),
+        neighbour=chance.choice((0.0, 0.2)),
+        idle=chance.choice((0.0, 0.2, 0.2, 1.0) if chance.random() < 0.2 else (0.0, 0.2)),
+    )
+
+
+def random_epochs(
+    chance: random.Random, sources: Sequence[Source] = SOURCES, epochs: int | None = None
+) -> Epochs:
+    """The rows of each stream in each epoch; the same Random gives the same rows."""
+    number = chance.randrange(3, 8) if epochs is None else epochs
+    out: Epochs = [{} for _ in range(number)]
+    for source in sources:
+        habits = random_habits(chance)
+        now = 0  # milliseconds of event time since BEGIN
+        history: list[Row] = []
+        for epoch in out:
+            now += round(habits.step * chance.choice((0.5, 1, 1, 1.5, 4)))
+            count = 0 if chance.random() < habits.idle else chance.randrange(0, habits.rows + 1)
+            rows = [_random_row(chance, source, habits, now, history) for _ in range(count)]
+            epoch[source.stream] = rows
+    return out
+
+
+def random_tables(chance: random.Random, tables: Sequence[Table] = TABLES) -> dict[str, list[Row]]:
+    """Static relations; some keys are missing, double or NULL."""
+    habits = Habits(0, 5, 0.0, 0, 0, 0, 0.1, 0, 0, 0, 0)
+    return {
+        table.table: [
+            {f.name: _value(chance, f.name, f.type.name, habits) for f in table.schema}
+            for _ in range(chance.randrange(0, 7))
+        ]
+        for table in tables
+    }
+
+
+def epoch_lists(
+    sources: Sequence[Source] = SOURCES, epochs: int | None = None
+) -> st.SearchStrategy[Epochs]:
+    """The same streams for Hypothesis, which can shrink what the generator chooses."""
+    return st.randoms(use_true_random=False).map(
+        lambda chance: random_epochs(chance, sources, epochs)
+    )
+
+
+def whole(epochs: Sequence[Mapping[str, list[Row]]]) -> dict[str, list[Row]]:
+    """All rows of each stream, for the batch meaning."""
+    names = {name for epoch in epochs for name in epoch}
+    return {name: [row for epoch in epochs for row in epoch.get(name, [])] for name in names}
+
+
+def _random_row(
+    chance: random.Random, source: Source, habits: Habits, now: int, history: list[Row]
+) -> Row:
+    if history and chance.random() < habits.twice:
+        return dict(chance.choice(history[-10:]))
+    row = {
+        f.name: _value(chance, f.name, f.type.name, habits)
+        for f in source.schema
+        if f.name != source.time
+    }
+    row[source.time] = _time(chance, source, habits, now, history)
+    row = {name: row[name] for name in source.schema.names}
+    history.append(row)
+    return row
+
+
+def _time(
+    chance: random.Random, source: Source, habits: Habits, now: int, history: list[Row]
+) -> datetime.datetime | None:
+    if chance.random() < habits.null_time:
+        return None
+    known = [row[source.time] for row in history[-10:] if row[source.time] is not None]
+    if known and chance.random() < habits.neighbour:
+        distance = chance.choice((1, 2, 5, 10)) * SECOND * 1000 + chance.choice((-1, 0, 0, 1))
+        near: datetime.datetime = chance.choice(known) + datetime.timedelta(microseconds=distance)
+        return near
+    late = source.delay + chance.randrange(0, 40) * SECOND
+    behind = late if chance.random() < habits.late else chance.randrange(0, source.delay + 1)
+    micros = (now - behind) * 1000
+    if chance.random() < habits.border:
+        micros -= (BEGIN.microsecond + micros) % 1_000_000
+    elif chance.random() < 0.5:
+        micros += chance.randrange(0, 1000)
+    return BEGIN + datetime.timedelta(microseconds=micros)
+
+
+def _value(chance: random.Random, name: str, kind: str, habits: Habits) -> Any:
+    if chance.random() < habits.null_value:
+        return None
+    if name == "k":
+        return 0 if chance.random() < habits.skew else chance.randrange(0, habits.keys)
+    if name == ODD_COLUMN and chance.random() < 0.1:
+        return chance.choice(ODD_DOUBLES)
+    match kind:
+        case "bigint":
+            return chance.randrange(-20, 100)
+        case "int":
+            return chance.randrange(-5, 20)
+        case "double":
+            return chance.choice(DOUBLES)
+        case "string":
+            return chance.choice(STRINGS)
+        case "boolean":
+            return chance.random() < 0.5
+        case _:
+            return decimal.Decimal(chance.randrange(-99_999, 1_000_000)).scaleb(-2)
