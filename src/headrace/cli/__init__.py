@@ -1,0 +1,64 @@
+"""The command line: thin faces over ``headrace.session``, one file per command.
+
+``main`` is the entry point. ``run``, ``explain``, ``bench`` and ``demo`` hold the commands,
+``assemble`` turns a pipeline file into a race, ``spark`` starts the session of a command,
+``progress`` reads what a race reports. Spark is imported inside functions only: ``headrace --help``
+answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from headrace.cli.bench import bench
+from headrace.cli.console import print_error
+from headrace.cli.demo import demo
+from headrace.cli.explain import explain
+from headrace.cli.run import run
+from headrace.errors import HeadraceError
+
+app = typer.Typer(
+    name="headrace",
+    help="Standing SQL queries over streams on Apache Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, run, explain, bench):
+    app.command()(command)
+
+
+@app.callback()
+def _global_options(
+    # Taken out of the arguments by `main`, wherever it stands; declared here for --help.
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show Spark's log, and the traceback of an error.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; an expected error is one red line and exit code 1."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        app(args=[a for a in given if a != "--debug"], prog_name="headrace", obj=debug)
+    except Exception as error:
+        if debug or not _is_expected(error):
+            raise
+        print_error(error)
+        sys.exit(1)
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether a person can do something about it: ours, and Spark's (a path that is not there)."""
+    if isinstance(error, HeadraceError):
+        return True
+    # If Spark was never imported, this is not Spark's error, and importing it now would be slow.
+    errors = sys.modules.get("pyspark.errors")
+    return errors is not None and isinstance(error, errors.PySparkException)

@@ -1,0 +1,77 @@
+"""``headrace bench``: run a benchmark by name."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.console import err, note, out
+
+
+class Scale(StrEnum):
+    small = "small"
+    full = "full"
+
+
+# Benches compare with plain Structured Streaming as one would deploy it: RocksDB state, and all
+# progress reports kept, from which the times of micro-batches are read.
+_SETTINGS = {
+    "spark.driver.memory": "4g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.numRecentProgressUpdates": "5000",
+    "spark.headrace.progress.retained": "5000",
+}
+
+
+def bench(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(help="Which bench; none lists them.", show_default=False)
+    ] = None,
+    scale: Annotated[
+        Scale, typer.Option(help="small ends in about two minutes; full is what documents quote.")
+    ] = Scale.small,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the report here, and plots beside it.")
+    ] = None,
+) -> None:
+    """Run a benchmark: ratios against plain Spark, with results that must be equal."""
+    from headrace.bench import BENCHES, find_bench
+
+    if name is None:
+        for known in BENCHES.values():
+            out.print(f"{known.name:10} {known.purpose}", highlight=False)
+        return
+    chosen = find_bench(name)
+
+    from headrace.bench.harness import Setup, as_table
+    from headrace.bench.plots import write_plots
+    from headrace.cli.spark import spark_session
+
+    work = Path(tempfile.mkdtemp(prefix=f"headrace-bench-{name}-"))
+    try:
+        with (
+            err.status(f"bench {name} ({scale.value})"),
+            spark_session(f"headrace bench {name}", _SETTINGS, debug=bool(context.obj)) as spark,
+        ):
+            report = chosen.load().run(Setup(scale.value, spark, work, note))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if json is not None:
+        # Written before the check: a report of a failure is what one wants to look at.
+        report.write(json)
+        for plot in write_plots(report, json):
+            note(f"wrote {plot}")
+        note(f"wrote {json}")
+    out.print(as_table(report))
+    for line, value in report.summary.items():
+        out.print(f"{line}: {value:.3g}", highlight=False)
+    report.require_equal()

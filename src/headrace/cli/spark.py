@@ -1,0 +1,113 @@
+"""The Spark session of a command: local unless told otherwise, quiet, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class JavaError(HeadraceError):
+    """Spark cannot start, most often because Java is missing or has the wrong version."""
+
+    condition = "SPARK_NOT_STARTED"
+
+
+@contextmanager
+def spark_session(
+    name: str, settings: Mapping[str, str] | None = None, *, debug: bool = False
+) -> Iterator[SparkSession]:
+    """Start Spark with these settings, and stop it and remove its files at the end."""
+    _require_java()
+    # Python workers use the interpreter named here, not the driver's.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    scratch = Path(tempfile.mkdtemp(prefix="headrace-spark-"))
+    try:
+        session = _start(_configuration(name, scratch, settings or {}), scratch / "log", debug)
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
+        raise JavaError(where, hint="install Java 17 or 21, or set JAVA_HOME to it")
+
+
+def _configuration(name: str, scratch: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    master = settings.get("spark.master") or os.environ.get("MASTER") or f"local[{cores or 2}]"
+    defaults = {
+        "spark.app.name": name,
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+    if master.startswith("local"):
+        defaults |= {
+            "spark.sql.shuffle.partitions": str(cores or 2),
+            "spark.local.dir": str(scratch / "local"),
+            # A laptop between two networks has a host name that resolves to nothing useful.
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    return defaults | dict(settings)
+
+
+def _start(configuration: Mapping[str, str], log: Path, debug: bool) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in configuration.items():
+        builder = builder.config(key, value)
+    try:
+        with _java_log(None if debug else log):
+            return builder.getOrCreate()
+    except PySparkException as error:
+        # "Java gateway process exited": the reason is what Java said last.
+        words = log.read_text(errors="replace").split("\n") if log.exists() else []
+        said = [line for line in words if line.strip()]
+        raise JavaError(
+            f"Spark did not start: {said[-1].strip() if said else error}",
+            hint="Spark 4.3 needs Java 17 or 21",
+        ) from error
+
+
+@contextmanager
+def _java_log(file: Path | None) -> Iterator[None]:
+    """Send what Java writes to standard error to a file.
+
+    Java inherits the descriptor when it starts and keeps it, so the start is all that is wrapped;
+    Spark's greetings and warnings would otherwise run through the screens of a command.
+    """
+    if file is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with file.open("wb") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

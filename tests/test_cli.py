@@ -1,0 +1,164 @@
+"""The command line without Spark: help at once, one-line errors, the demo's feed and screen."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from headrace.cli import main
+from headrace.cli.console import err
+from headrace.cli.feed import Feed
+from headrace.cli.progress import Glance
+from headrace.cli.screen import Moment, Newest, Screen, draw, plain
+from headrace.cli.spark import JavaError, spark_session
+from headrace.pipeline import PipelineError
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command line; gives exit code, standard output and standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        # Rich took hold of the real standard error when it was imported.
+        monkeypatch.setattr(err, "_file", None)
+        with pytest.raises(SystemExit) as exit_:
+            main(arguments)
+        captured = capsys.readouterr()
+        code = exit_.value.code
+        return (code if isinstance(code, int) else 0), captured.out, captured.err
+
+    return run
+
+
+def test_help_names_all_commands_and_loads_no_spark() -> None:
+    script = "\n".join(
+        [
+            "import sys",
+            "from headrace.cli import main",
+            "try: main(['--help'])",
+            "except SystemExit: pass",
+            "print('pyspark' in sys.modules, 'pyarrow' in sys.modules, file=sys.stderr)",
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    for name in ("demo", "run", "explain", "bench", "--debug"):
+        assert name in done.stdout
+    assert done.stderr.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_a_bad_pipeline_is_one_red_line(cli: Run, tmp_path: Path, command: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("checkpoint: x\nstreems: []\n")
+    code, out, error = cli(command, str(file))
+    assert code == 1
+    assert out == ""
+    assert error == (
+        f"error: INVALID_PIPELINE: a pipeline has no key 'streems' ({file}: line 2, column 1)"
+        " - did you mean 'streams'?\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [("--debug", "run"), ("run", "--debug")])
+def test_debug_shows_the_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(PipelineError):
+        main([*arguments, str(tmp_path / "nothing.yaml")])
+
+
+def test_a_mistake_of_our_own_is_not_made_pretty(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: Path) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sys.modules["headrace.cli.run"], "load_pipeline", broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["run", "p.yaml"])
+
+
+def test_an_unknown_bench_is_one_line(cli: Run) -> None:
+    code, _, error = cli("bench", "latncy")
+    assert code == 1
+    assert error == "error: BENCH_FAILED: no bench 'latncy' - did you mean 'latency'?\n"
+
+
+def test_bench_without_a_name_lists_them(cli: Run) -> None:
+    code, out, _ = cli("bench")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["ingest", "latency", "soak"]
+
+
+@pytest.mark.parametrize("home", [None, "/no/such/java"])
+def test_a_missing_java_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str | None
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if home:
+        monkeypatch.setenv("JAVA_HOME", home)
+    with pytest.raises(JavaError, match=r"java.*install Java 17 or 21"), spark_session("test"):
+        pass
+
+
+def test_the_feed_writes_whole_files_and_closes_all_windows(tmp_path: Path) -> None:
+    feed = Feed(tmp_path, bids_per_second=200, clicks_per_second=100, every=0.05)
+    feed.start()
+    feed.close()
+    rows = {
+        name: [
+            json.loads(line)
+            for file in sorted((tmp_path / name).glob("*.json"))
+            for line in file.read_text().splitlines()
+        ]
+        for name in ("bids", "clicks")
+    }
+    assert (len(rows["bids"]), len(rows["clicks"])) == (feed.bids, feed.clicks)
+    assert all(
+        list(row) == ["auction", "bidder", "category", "price", "ts"] for row in rows["bids"]
+    )
+    for stream in rows.values():
+        *before, last = [datetime.fromisoformat(row["ts"]) for row in stream]
+        assert last > max(before) + timedelta(minutes=30)
+        assert min(before) > datetime.now(UTC) - timedelta(minutes=1)
+
+
+MOMENT = Moment(
+    elapsed=10.0,
+    total=60.0,
+    streams={"bids": 4_000, "clicks": 2_000},
+    queries=[
+        Glance("busy", "running", 9, 400, 120, 0.61),
+        Glance("broken", "failed", error="SINK_FAILED: no [room] left"),
+    ],
+    newest=Newest("busy", ("auction", "window"), [("3", "10:00:00 - 10:00:10")]),
+)
+
+
+def test_the_screen_shows_rates_states_and_results() -> None:
+    console = Console(file=io.StringIO(), width=110, record=True)
+    console.print(draw(MOMENT))
+    text = console.export_text()
+    for words in ("4,000 rows, 400/s", "busy", "0.61 s", "120", "no [room] left", "10:00:00 - 10"):
+        assert words in text
+
+
+def test_without_a_terminal_there_are_plain_lines() -> None:
+    assert plain(MOMENT) == (
+        "  10 s  bids 4,000 rows (400/s), clicks 2,000 rows (200/s); "
+        "results: busy 120 (0.61 s), broken failed: SINK_FAILED: no [room] left"
+    )
+    written = io.StringIO()
+    with Screen(Console(file=written, width=40)) as screen:
+        screen.show(MOMENT)
+        screen.show(MOMENT)
+    assert written.getvalue() == plain(MOMENT) + "\n", "one line, however often it is drawn"
