@@ -121,10 +121,12 @@ def test_people_see_ratios_before_seconds() -> None:
     case = Case("c", True, 10, {"native": 4.0, "headrace": 2.0}, {"native/headrace": 2.0})
     table = as_table(report(case))
     headers = [str(column.header) for column in table.columns]
-    assert headers.index("native/headrace") < headers.index("native, s")
+    assert headers.index("ratio") < headers.index("seconds")
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(table)
-    assert "2 cores, 24 GB, Spark 4.3.0, Java 17" in console.export_text()
+    text = console.export_text()
+    assert "2 cores, 24 GB, Spark 4.3.0, Java 17" in text
+    assert "native/headrace 2.00" in text
 
 
 def test_plots_stand_beside_the_json(tmp_path: Path) -> None:

@@ -219,8 +219,6 @@ def as_table(report: Report) -> Table:
     """The report for people: ratios first, then what they are ratios of."""
     from rich.table import Table
 
-    ratios = list(dict.fromkeys(name for case in report.cases for name in case.ratio))
-    names = list(dict.fromkeys(name for case in report.cases for name in case.seconds))
     machine = report.machine
     title = (
         f"{report.bench} ({report.scale}) on {machine['cores']} cores, {machine['memory_gb']} GB, "
@@ -228,18 +226,16 @@ def as_table(report: Report) -> Table:
     )
     table = Table(title=title, title_justify="left")
     table.add_column("case")
-    for ratio in ratios:
-        table.add_column(ratio, justify="right", style="bold")
-    for name in names:
-        table.add_column(f"{name}, s", justify="right")
+    table.add_column("ratio", style="bold")
+    table.add_column("seconds")
     table.add_column("equal")
     table.add_column("rows", justify="right")
     table.add_column("target")
     for case in report.cases:
         table.add_row(
             case.case,
-            *(f"{case.ratio[r]:.2f}" if r in case.ratio else "" for r in ratios),
-            *(f"{case.seconds[n]:.3f}" if n in case.seconds else "" for n in names),
+            "\n".join(f"{name} {value:.2f}" for name, value in case.ratio.items()),
+            "\n".join(f"{name} {value:.3f}" for name, value in case.seconds.items()),
             "yes" if case.equal else "[red]no[/red]",
             f"{case.rows:,}",
             str(case.notes.get("target", "")),

@@ -31,7 +31,7 @@ def run(setup: Setup) -> Report:
             "native": partial(run_native, setup.spark, [stream], [QUERY], setup.work),
             "headrace": partial(run_headrace, setup.spark, [stream], [QUERY], setup.work),
         },
-        # Java needs two rounds to compile what matters; the second is still a fifth slower.
+        # The first three native runs in a new Java took 18, 6.0 and 3.2 s for a million events.
         warmups=2,
         repeats=3 if setup.full else 2,
         notes={"target": "native/headrace >= 1"},

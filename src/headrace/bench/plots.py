@@ -33,21 +33,20 @@ def write_plots(report: Report, json_file: Path) -> list[Path]:
 def _bars(report: Report, file: Path) -> Path:
     from matplotlib import pyplot
 
-    names = list(dict.fromkeys(name for case in report.cases for name in case.seconds))
-    figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.35 * len(names) * len(report.cases)))
-    height = 0.8 / max(1, len(names))
-    for index, name in enumerate(names):
-        places = [row + index * height for row, case in enumerate(report.cases)]
-        axes.barh(
-            places, [case.seconds.get(name, 0.0) for case in report.cases], height, label=name
-        )
-    centre = height * (len(names) - 1) / 2
-    axes.set_yticks([row + centre for row in range(len(report.cases))])
-    axes.set_yticklabels([case.case for case in report.cases])
+    bars = [
+        (case.case, name, value) for case in report.cases for name, value in case.seconds.items()
+    ]
+    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.4 * len(bars)))
+    # One colour per contestant, the same in every case.
+    names = list(dict.fromkeys(name for _, name, _ in bars))
+    colours = [f"C{names.index(name) % 10}" for _, name, _ in bars]
+    drawn = axes.barh(range(len(bars)), [value for *_, value in bars], color=colours)
+    axes.bar_label(drawn, fmt="%.3g", padding=3)
+    axes.set_yticks(range(len(bars)))
+    axes.set_yticklabels([f"{case}: {name}" for case, name, _ in bars])
     axes.invert_yaxis()
     axes.set_xlabel("seconds (less is better)")
     axes.set_title(f"{report.bench} ({report.scale})")
-    axes.legend()
     figure.tight_layout()
     figure.savefig(file, dpi=120)
     pyplot.close(figure)
