@@ -41,7 +41,6 @@ _TYPES = {
     "binary": "BLOB",
     "date": "DATE",
     "timestamp": "TIMESTAMP",
-    "void": "INTEGER",
     "struct<start:timestamp,end:timestamp>": 'STRUCT("start" TIMESTAMP, "end" TIMESTAMP)',
 }
 _INFIX = {
@@ -110,7 +109,7 @@ _AGGREGATES = {
     "bool_and": "bool_and",
     "bool_or": "bool_or",
     "count": "count",
-    "count_if": "count_if",
+    "count_if": "count",
     "every": "bool_and",
     "max": "max",
     "mean": "avg",
@@ -203,6 +202,9 @@ def _aggregate(call: AggregateCall) -> str:
         raise NotImplementedError("averages of decimals are rounded differently")
     parts = ", ".join(duck_sql(argument) for argument in call.arguments) or "*"
     distinct = "DISTINCT " if call.distinct else ""
+    if call.function == "count_if":
+        # DuckDB's own gives NULL, not zero, where the filter leaves no row.
+        parts = f"CASE WHEN {parts} THEN 1 END"
     text = f"{_AGGREGATES[call.function]}({distinct}{parts})"
     if call.filter is not None:
         text += f" FILTER (WHERE {duck_sql(call.filter)})"
@@ -212,6 +214,8 @@ def _aggregate(call: AggregateCall) -> str:
 def _literal(literal: Literal) -> str:
     value, kind = literal.value, literal.type
     match value:
+        case None if kind.name == "void":
+            return "NULL"
         case None:
             return f"CAST(NULL AS {duck_type(kind)})"
         case bool():

@@ -89,19 +89,21 @@ class Habits:
     idle: float  # share of epochs without rows
 
 
-def random_habits(chance: random.Random) -> Habits:
+def random_habits(chance: random.Random, step: int) -> Habits:
+    # One stream in thirty is empty throughout.
+    idle = 1.0 if chance.random() < 0.03 else chance.choice((0.0, 0.2))
     return Habits(
-        rows=chance.choice((3, 6, 12)),
-        keys=chance.choice((1, 2, 4, 8)),
+        rows=chance.choice((4, 8, 16)),
+        keys=chance.choice((1, 2, 3, 5)),
         skew=chance.choice((0.0, 0.3, 0.8)),
-        step=chance.choice((1, 3, 6, 20)) * SECOND,
+        step=round(step * chance.choice((0.8, 1, 1, 1.2, 3))),
         late=chance.choice((0.0, 0.1, 0.3)),
         twice=chance.choice((0.0, 0.1)),
         null_value=chance.choice((0.0, 0.1, 0.3)),
         null_time=chance.choice((0.0, 0.05)),
         border=chance.choice((0.1, 0.5, 1.0)),
         neighbour=chance.choice((0.0, 0.2)),
-        idle=chance.choice((0.0, 0.2, 0.2, 1.0) if chance.random() < 0.2 else (0.0, 0.2)),
+        idle=idle,
     )
 
 
@@ -109,15 +111,20 @@ def random_epochs(
     chance: random.Random, sources: Sequence[Source] = SOURCES, epochs: int | None = None
 ) -> Epochs:
     """The rows of each stream in each epoch; the same Random gives the same rows."""
-    number = chance.randrange(3, 8) if epochs is None else epochs
+    number = chance.randrange(4, 9) if epochs is None else epochs
     out: Epochs = [{} for _ in range(number)]
+    # Streams that run at about one pace have something to join.
+    step = chance.choice((2, 4, 8, 15)) * SECOND
+    # A last leap in time closes most of what is open.
+    leap = chance.choice((0, 90)) * SECOND
     for source in sources:
-        habits = random_habits(chance)
+        habits = random_habits(chance, step)
         now = 0  # milliseconds of event time since BEGIN
         history: list[Row] = []
         for epoch in out:
             now += round(habits.step * chance.choice((0.5, 1, 1, 1.5, 4)))
-            count = 0 if chance.random() < habits.idle else chance.randrange(0, habits.rows + 1)
+            now += leap if epoch is out[-1] else 0
+            count = 0 if chance.random() < habits.idle else chance.randrange(1, habits.rows + 1)
             rows = [_random_row(chance, source, habits, now, history) for _ in range(count)]
             epoch[source.stream] = rows
     return out
