@@ -151,8 +151,9 @@ def _shape(node: exp.Expression) -> object:
         return ("not", _shape(node.this))
     for name, kind in _SHAPES.items():
         if type(node) is kind:
-            parts = (_shape(node.this), _shape(node.expression))
-            return _flat(name, parts)
+            shape = _flat(name, (_shape(node.this), _shape(node.expression)))
+            # NOT LIKE is a LIKE with a mark.
+            return ("not", shape) if node.args.get("negate") else shape
     if isinstance(node, exp.Is):
         return ("isnull", _shape(node.this))
     return "leaf"
@@ -274,3 +275,10 @@ def test_leaves_and_what_is_used_once_are_not_named() -> None:
     assert shared_nodes([Union((select(cheap, "ts"), select(cheap, "ts")))]) == [
         select(cheap, "ts")
     ]
+
+
+def test_a_name_that_says_nothing_new_is_left_out() -> None:
+    counts = group(BIDS, (), "ts", Hopping(60_000, 60_000), **{"count(*)": count()})
+    assert plan_text(counts).startswith("Aggregate [count(*)] over")
+    renamed = select(counts, ("n 1", col(counts, "count(*)")), "window")
+    assert plan_text(renamed).startswith("Project [`count(*)` AS `n 1`, window]\n")

@@ -15,7 +15,16 @@ from collections.abc import Mapping, Sequence
 
 from headrace.errors import PlanError
 from headrace.plan.durations import format_duration
-from headrace.plan.expressions import OPERATORS, AggregateCall, Call, Cast, Column, Expr, Literal
+from headrace.plan.expressions import (
+    OPERATORS,
+    AggregateCall,
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Literal,
+    Named,
+)
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -171,6 +180,12 @@ def _field_name(field: Expr) -> str:
     return expression_text(field)
 
 
+def named_text(named: Named) -> str:
+    """An expression and its name, which is left out where it says nothing new."""
+    text = expression_text(named.expr)
+    return text if text in (named.name, _name(named.name)) else f"{text} AS {_name(named.name)}"
+
+
 def _aggregate(call: AggregateCall) -> str:
     arguments = ", ".join(map(expression_text, call.arguments))
     if call.function == "count" and not call.arguments:
@@ -292,10 +307,10 @@ def node_details(node: Node) -> tuple[str, list[str]]:
         case Filter():
             return f"Filter {node.predicate}", []
         case Project():
-            return f"Project [{', '.join(map(str, node.columns))}]", []
+            return f"Project [{', '.join(map(named_text, node.columns))}]", []
         case Aggregate():
-            parts = [f"by {', '.join(map(str, node.keys))}"] if node.keys else []
-            return f"Aggregate [{', '.join(map(str, node.aggregates))}]", [
+            parts = [f"by {', '.join(map(named_text, node.keys))}"] if node.keys else []
+            return f"Aggregate [{', '.join(map(named_text, node.aggregates))}]", [
                 *parts,
                 f"over {windows_text(node)}",
             ]
