@@ -86,6 +86,8 @@ class HeadraceDialect(Spark):
     class Tokenizer(Spark.Tokenizer):
         # `window` is a function and a column here far more often than a clause (OVER is refused
         # anyway), and as a keyword it would end a GROUP BY that begins with it.
+        # A doubled quote is a quote: 'it''s'.
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"
         }

@@ -13,9 +13,20 @@ from typing import NoReturn
 from sqlglot import exp
 
 from headrace.plan.expressions import AggregateCall, Call, Cast, Expr, Literal
-from headrace.plan.types import BIGINT, BOOLEAN, INT, NULL, STRING, WINDOW, DataType, decimal
+from headrace.plan.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    INT,
+    INTERVAL,
+    NULL,
+    STRING,
+    WINDOW,
+    DataType,
+    decimal,
+)
 from headrace.sql import functions_table as table
-from headrace.sql.literals import bind_literal, data_type, fold_cast
+from headrace.sql.literals import bind_literal, data_type, fold_cast, interval_microseconds
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Visible, field_of, resolve, unknown_column
 from headrace.sql.typing import (
@@ -158,10 +169,7 @@ class ExpressionBinder:
                     self._mismatch(node, f"~ needs a whole number, not {argument.type}")
                 return Call("~", (argument,), argument.type)
             case exp.DPipe():
-                pair = self._pair(node)
-                return Call(
-                    "||", pair, table.SCALARS["concat"].type_of((pair[0].type, pair[1].type))
-                )
+                return self._concatenated(node)
             case exp.NullSafeNEQ():
                 return Call("not", (self._comparison("<=>", node),), BOOLEAN)
             case exp.Between():
@@ -218,6 +226,8 @@ class ExpressionBinder:
             kind = arithmetic_type(operator, pair[0].type, pair[1].type, digits)
         except CoercionError as error:
             self._mismatch(node, f"{pair[0].type} {operator} {pair[1].type}: {error}")
+        if DATE in (pair[0].type, pair[1].type) and any(_whole_days(e) for e in pair):
+            kind = DATE
         return Call(operator, pair, kind)
 
     def _comparison(self, operator: str, node: exp.Expr) -> Expr:
@@ -232,10 +242,19 @@ class ExpressionBinder:
 
     def _bitwise(self, operator: str, node: exp.Expr) -> Expr:
         pair = self._pair(node)
-        for argument in pair:
-            if not argument.type.is_integer:
-                self._mismatch(node, f"{operator} needs whole numbers, not {argument.type}")
-        return Call(operator, pair, common_type_of((pair[0].type, pair[1].type)))
+        types = (pair[0].type, pair[1].type)
+        strings = all(kind == STRING for kind in types)
+        if strings or not all(kind.is_integer or kind in (STRING, NULL) for kind in types):
+            self._mismatch(node, f"{operator} needs whole numbers, not {types[0]} and {types[1]}")
+        return Call(operator, pair, common_type_of(types))
+
+    def _concatenated(self, node: exp.Expr) -> Expr:
+        pair = self._pair(node)
+        try:
+            kind = table.SCALARS["concat"].type_of((pair[0].type, pair[1].type))
+        except CoercionError as error:
+            self._mismatch(node, str(error))
+        return Call("||", pair, kind)
 
     def _negative(self, node: exp.Expr) -> Expr:
         argument = self.bind(node.this)
@@ -563,6 +582,15 @@ def _copy(expr: Expr) -> Expr:
 
 def _constant(expr: Expr) -> bool:
     return isinstance(expr, Literal) and expr.value is not None
+
+
+def _whole_days(expr: Expr) -> bool:
+    """An interval of days, which moves a date to a date."""
+    return (
+        isinstance(expr, Literal)
+        and expr.type == INTERVAL
+        and interval_microseconds(expr) % 86_400_000_000 == 0
+    )
 
 
 def _literal_digits(expr: Expr) -> int | None:

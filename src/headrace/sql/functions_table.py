@@ -1,7 +1,8 @@
 """Spark's functions that Headrace knows: which arguments they take and which type comes out.
 
-A signature is a string with a letter per argument: ``n`` number, ``i`` whole number, ``s`` string,
-``b`` boolean, ``t`` date or timestamp, ``a`` array, ``m`` map, ``x`` anything; arguments after
+A signature is a string with a letter per argument: ``n`` number, ``i`` whole number, ``s`` string
+(other plain values are read as one), ``z`` string only, ``b`` boolean, ``t`` date or timestamp,
+``a`` array, ``m`` map, ``o`` anything with an order, ``x`` anything; arguments after
 ``?`` may be left out and a final ``*`` repeats the last one. A test asks Spark itself for the type
 of every entry, so this table cannot drift from the Spark that runs the queries.
 """
@@ -29,7 +30,13 @@ from headrace.plan.types import (
     array,
     decimal,
 )
-from headrace.sql.typing import CoercionError, common_type_of, is_atomic, is_temporal
+from headrace.sql.typing import (
+    CoercionError,
+    arithmetic_type,
+    common_type_of,
+    is_atomic,
+    is_temporal,
+)
 
 Types = tuple[DataType, ...]
 
@@ -44,6 +51,7 @@ _KINDS: dict[str, tuple[str, Callable[[DataType], bool]]] = {
     "n": ("a number", lambda t: t.is_numeric or t == STRING),
     "i": ("a whole number", lambda t: t.is_numeric or t == STRING),
     "s": ("a string", lambda t: is_atomic(t) and not t.is_interval),
+    "z": ("a string", lambda t: t in (STRING, BINARY)),
     "b": ("a condition", lambda t: t in (BOOLEAN, STRING)),
     "t": ("a date or timestamp", lambda t: is_temporal(t) or t == STRING),
     "a": ("an array", lambda t: t.name.startswith("array<")),
@@ -129,8 +137,13 @@ def _ceiling(types: Types) -> DataType:
     return decimal(precision - scale + 1, 0) if scale else decimal(precision, 0)
 
 
-def _modulo(types: Types) -> DataType:
-    return common_type_of(tuple(DOUBLE if t == STRING else t for t in types))
+def _operator(operator: str) -> Rule:
+    """The type of an arithmetic operator that is spelled as a function."""
+    return lambda types: arithmetic_type(operator, types[0], types[1])
+
+
+def _or_zero(types: Types) -> DataType:
+    return common_type_of((types[0], INT))
 
 
 def _shift(types: Types) -> DataType:
@@ -167,6 +180,9 @@ def _map_values(types: Types) -> DataType:
 def _concat(types: Types) -> DataType:
     if types and all(t.name.startswith("array<") for t in types):
         return common_type_of(types)
+    for kind in types:
+        if not is_atomic(kind):
+            raise CoercionError(f"concat takes strings, or arrays alone, not {kind}")
     return BINARY if types and all(t == BINARY for t in types) else STRING
 
 
@@ -236,7 +252,7 @@ SCALARS: dict[str, Function] = _table(
     ("abs negative positive", "n", _number),
     ("ceil ceiling floor", "n", _ceiling),
     ("round bround", "n?i", _number),
-    ("pmod mod", "nn", _modulo),
+    ("pmod mod", "nn", _operator("%")),
     ("factorial", "i", _always(BIGINT)),
     ("greatest least", "oo*", _common),
     ("shiftleft shiftright shiftrightunsigned", "ii", _shift),
@@ -252,8 +268,8 @@ SCALARS: dict[str, Function] = _table(
     ("coalesce nvl ifnull", "xx*", _common),
     ("nvl2", "xxx", _nvl2),
     ("nullif nullifzero", "x?x", _first),
-    ("zeroifnull", "n", _number),
-    ("if iff", "bxx", _if),
+    ("zeroifnull", "n", _or_zero),
+    ("if", "bxx", _if),
     ("isnull isnotnull", "x", _always(BOOLEAN)),
     # Strings
     ("upper ucase lower lcase initcap", "s", _always(STRING)),
@@ -286,19 +302,18 @@ SCALARS: dict[str, Function] = _table(
     ("regexp_count regexp_instr", "ss", _always(INT)),
     ("regexp_substr", "ss", _always(STRING)),
     ("levenshtein", "ss?i", _always(INT)),
-    ("soundex", "s", _always(STRING)),
+    ("soundex", "z", _always(STRING)),
     ("format_number", "ns", _always(STRING)),
     ("format_string printf", "sx*", _always(STRING)),
-    ("base64", "s", _always(STRING)),
+    ("base64", "z", _always(STRING)),
     ("unbase64", "s", _always(BINARY)),
     ("encode", "ss", _always(BINARY)),
     ("find_in_set", "ss", _always(INT)),
     ("elt", "ix*", lambda types: common_type_of(types[1:])),
-    ("parse_url", "ss?s", _always(STRING)),
+    ("parse_url", "zz?z", _always(STRING)),
     ("url_decode url_encode", "s", _always(STRING)),
-    ("get_json_object", "ss", _always(STRING)),
-    ("json_array_length", "s", _always(INT)),
-    ("to_number", "ss", _always(decimal(38, 18))),
+    ("get_json_object", "zz", _always(STRING)),
+    ("json_array_length", "z", _always(INT)),
     ("to_char to_varchar", "xs", _always(STRING)),
     # Dates and times
     ("year quarter month day dayofmonth dayofweek dayofyear weekofyear weekday", "t", _always(INT)),
@@ -341,9 +356,9 @@ SCALARS: dict[str, Function] = _table(
     # Hashes
     ("hash", "x*", _always(INT)),
     ("xxhash64", "x*", _always(BIGINT)),
-    ("md5 sha sha1", "s", _always(STRING)),
-    ("sha2", "si", _always(STRING)),
-    ("crc32", "s", _always(BIGINT)),
+    ("md5 sha sha1", "z", _always(STRING)),
+    ("sha2", "zi", _always(STRING)),
+    ("crc32", "z", _always(BIGINT)),
     # Arrays and maps
     ("array", "?x*", _array_of),
     ("size cardinality array_size", "x", _always(INT)),
@@ -366,7 +381,7 @@ SCALARS: dict[str, Function] = _table(
     ("map_values", "m", _map_values),
     ("map_contains_key", "mx", _always(BOOLEAN)),
     # Arithmetic that gives NULL instead of an error
-    ("try_divide", "xx", _always(DOUBLE)),
+    ("try_divide", "xx", _operator("/")),
     ("typeof", "x", _always(STRING)),
 )
 
@@ -412,7 +427,6 @@ AGGREGATES: dict[str, Function] = _table(
     ("approx_count_distinct", "x?n", _always(BIGINT)),
     ("collect_list collect_set", "x", _array_of_first),
     ("max_by min_by", "xo", _first),
-    ("product", "n", _always(DOUBLE)),
 )
 
 #: Other spellings of the same aggregate; the plan holds one, so that equal queries are equal.

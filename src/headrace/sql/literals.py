@@ -57,8 +57,8 @@ def bind_literal(node: exp.Expr) -> Expr | None:
         case exp.RawString():
             return Literal(str(node.this), STRING)
         case exp.Concat() if all(isinstance(part, exp.Literal) for part in node.expressions):
-            # Spark reads 'it''s' as one string with a quote in it.
-            return Literal("'".join(str(part.this) for part in node.expressions), STRING)
+            # 'a' 'b' is one string.
+            return Literal("".join(str(part.this) for part in node.expressions), STRING)
         case exp.Interval():
             return interval(node)
         case _:

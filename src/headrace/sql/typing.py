@@ -120,12 +120,14 @@ def arithmetic_type(
     temporal = _temporal_arithmetic(operator, left, right)
     if temporal is not None:
         return temporal
+    if left == STRING and right == STRING:
+        raise CoercionError(f"{operator} of two strings does not say as which numbers")
+    if operator == "div":
+        return _whole_division(left, right)
     left, right = _as_number(left, right), _as_number(right, left)
     for kind in (left, right):
         if not kind.is_numeric:
             raise CoercionError(f"{operator} needs numbers, not {kind}")
-    if operator == "div":
-        return BIGINT
     if left.is_fractional or right.is_fractional:
         return DOUBLE if operator == "/" else widest_number(left, right)
     if left.is_decimal or right.is_decimal:
@@ -133,6 +135,15 @@ def arithmetic_type(
             operator, as_decimal(left, digits[0]), as_decimal(right, digits[1])
         )
     return DOUBLE if operator == "/" else widest_number(left, right)
+
+
+def _whole_division(left: DataType, right: DataType) -> DataType:
+    """``div`` is for whole numbers and decimals; a string is read as a whole number."""
+    for kind, other in ((left, right), (right, left)):
+        whole = kind.is_integer or kind.is_decimal or (kind == STRING and other.is_integer)
+        if not whole and kind != NULL:
+            raise CoercionError(f"div needs whole numbers or decimals, not {kind}")
+    return BIGINT
 
 
 def _as_number(kind: DataType, other: DataType) -> DataType:
@@ -186,7 +197,7 @@ def _temporal_arithmetic(operator: str, left: DataType, right: DataType) -> Data
         return DataType("interval day")
     if operator == "-" and is_temporal(left) and is_temporal(right):
         return INTERVAL
-    if operator == "-" and is_temporal(left) and right == STRING:
+    if operator == "-" and STRING in (left, right) and (is_temporal(left) or is_temporal(right)):
         return INTERVAL
     return None
 
