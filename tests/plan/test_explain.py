@@ -15,7 +15,7 @@ from headrace.optimizer import optimize
 from headrace.plan.json import from_json
 from headrace.plan.nodes import Node, SameWindow
 from headrace.plan.windows import Hopping, tumbling
-from headrace.stats import NO_STATISTICS, UNKNOWN, Estimated, Exact, Observation
+from headrace.stats import NO_STATISTICS, UNKNOWN, Estimated, Exact, Figure, Observation
 from tests.support.build import call, col, count, group, join, select, where
 from tests.support.plans import BIDS, CLICKS
 
@@ -69,7 +69,18 @@ def join_query() -> Explanation:
     )
 
 
-QUERIES = {"counts": counts_query, "join": join_query}
+def flow_query() -> Explanation:
+    one = where(BIDS, call("=", col(BIDS, "channel"), "a"))
+    plan = group(one, ("auction",), "ts", tumbling(600_000), Hopping(3_600_000, 60_000), n=count())
+    distinct: dict[frozenset[str], Figure] = {
+        frozenset({"auction"}): Exact(40),
+        frozenset({"channel"}): Estimated(8),
+    }
+    seen = Observation(6_000, 0, 60_000, null_times=4, distinct=distinct)
+    return Explanation(plan, optimize(plan), statistics=NO_STATISTICS.observe_stream("bids", seen))
+
+
+QUERIES = {"counts": counts_query, "join": join_query, "flow": flow_query}
 SUFFIX = {"json": "json", "dot": "dot"}
 
 
