@@ -23,6 +23,7 @@ pytestmark = pytest.mark.spark
 # Columns to try for the first argument of each kind; the others take the first of theirs.
 SAMPLES = {
     "n": ["i", "l", "d", "f", "dec", "s", "y"],
+    "v": ["i", "dec"],
     "i": ["i"],
     "s": ["s", "i"],
     "z": ["s"],

@@ -33,6 +33,7 @@ def plan_query(
     ``function_type`` is asked for the types of functions that Headrace does not know itself.
     """
     binder = QueryBinder(catalog, function_type)
-    plan = binder.query(parse_query(text))
-    require_stream(plan)
+    tree = parse_query(text)
+    plan = binder.query(tree)
+    require_stream(plan, tree)
     return ParsedQuery(plan, tuple(binder.hints))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -79,20 +80,14 @@ class Grouping:
             case Column(name=name):
                 refuse("MISSING_FROM_GROUP_BY", self.origins.of(expr), column=name)
             case WindowCall():
-                if isinstance(self.windows[0], Landmark):
-                    self.no_window(self.origins.of(expr), expr.function)
                 refuse("SEVERAL_WINDOWS", self.origins.of(expr), count="another window than this")
             case _:
                 return expr.with_children(tuple(self.output(child) for child in expr.children))
 
-    def no_window(self, node: exp.Expr | None, name: str) -> None:
-        refuse(
-            "NO_WINDOW_COLUMN",
-            node,
-            name=name,
-            reason="a landmark reaches over everything so far",
-            advice="leave it out",
-        )
+    @property
+    def no_window(self) -> tuple[str, str]:
+        """Why there is no column ``window``, where there is none."""
+        return "a landmark reaches over everything so far", "leave it out"
 
     def _aggregate(self, call: AggregateCall) -> str:
         """The output column of this aggregate; the same one twice is computed once."""
@@ -202,7 +197,7 @@ def _advice(relation: Relation) -> str:
     return "select the stream's time column, or window, in the derived table"
 
 
-def without_window(relation: Relation, node: exp.Expr | None) -> None:
+def without_window(relation: Relation, node: exp.Expr | None) -> NoReturn:
     """Refuse an aggregate over a stream that has no window."""
     times = [
         name for name in event_times(relation.node) if relation.node.schema[name].type == TIMESTAMP

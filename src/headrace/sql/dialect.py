@@ -76,7 +76,11 @@ class HeadraceParser(SparkParser):
     _parse_primary = _beginning_at_its_token(SparkParser._parse_primary)
     _parse_interval = _beginning_at_its_token(SparkParser._parse_interval)
     _parse_hint = _beginning_at_its_token(SparkParser._parse_hint)
-    _parse_cast = _beginning_at_its_token(SparkParser._parse_cast)
+    _parse_function_call = _beginning_at_its_token(SparkParser._parse_function_call)
+    _parse_with = _beginning_at_its_token(SparkParser._parse_with)
+    _parse_table_sample = _beginning_at_its_token(SparkParser._parse_table_sample)
+    _parse_cube_or_rollup = _beginning_at_its_token(SparkParser._parse_cube_or_rollup)
+    _parse_grouping_sets = _beginning_at_its_token(SparkParser._parse_grouping_sets)
     parse_set_operation = _beginning_at_its_token(SparkParser.parse_set_operation)
 
 
@@ -143,6 +147,8 @@ def _syntax_error(error: ParseError, shift: int) -> SqlError:
     first = error.errors[0] if error.errors else {}
     line, end, shown = first.get("line"), first.get("col"), str(first.get("highlight") or "")
     reason = str(first.get("description") or error).rstrip(".")
+    if reason.startswith("Required keyword"):
+        reason = "something is missing after it"
     position = None
     if isinstance(line, int) and isinstance(end, int):
         # sqlglot gives the column of the token's last character.

@@ -121,6 +121,10 @@ class ExpressionBinder:
     overlay: tuple[Visible, ...] = ()
     aliases: dict[str, Expr] = field(default_factory=dict)
     no_aggregates: str | None = None
+    no_window: tuple[str, str] = (
+        "the query groups by no window",
+        "add GROUP BY window(time, '10 minutes')",
+    )
     inside_aggregate: str | None = None
 
     def bind(self, node: exp.Expr) -> Expr:
@@ -209,8 +213,10 @@ class ExpressionBinder:
             for name in parts[1:]:
                 found = field_of(found, name, node)
         if found is None:
+            if parts[0].lower() in ("window", "session_window", "window_id"):
+                reason, advice = self.no_window
+                refuse("NO_WINDOW_COLUMN", node, name=parts[0], reason=reason, advice=advice)
             unknown_column(self.overlay + self.columns, parts, node)
-            raise AssertionError("unreachable")
         # A copy, so that each mention has its own place in the text.
         return found.with_children(found.children) if found.children else _copy(found)
 

@@ -1,10 +1,10 @@
 """Spark's functions that Headrace knows: which arguments they take and which type comes out.
 
-A signature is a string with a letter per argument: ``n`` number, ``i`` whole number, ``s`` string
-(other plain values are read as one), ``z`` string only, ``b`` boolean, ``t`` date or timestamp,
-``a`` array, ``m`` map, ``o`` anything with an order, ``x`` anything; arguments after
-``?`` may be left out and a final ``*`` repeats the last one. A test asks Spark itself for the type
-of every entry, so this table cannot drift from the Spark that runs the queries.
+A signature is a string with a letter per argument: ``n`` number, ``v`` number or interval, ``i``
+whole number, ``s`` string (other plain values are read as one), ``z`` string only, ``b`` boolean,
+``t`` date or timestamp, ``a`` array, ``m`` map, ``o`` anything with an order, ``x`` anything;
+arguments after ``?`` may be left out and a final ``*`` repeats the last one. A test asks Spark
+itself for the type of every entry, so this table cannot drift from the Spark that runs.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ Rule = Callable[[Types], DataType]
 
 _KINDS: dict[str, tuple[str, Callable[[DataType], bool]]] = {
     "n": ("a number", lambda t: t.is_numeric or t == STRING),
+    "v": ("a number or an interval", lambda t: t.is_numeric or t.is_interval or t == STRING),
     "i": ("a whole number", lambda t: t.is_numeric or t == STRING),
     "s": ("a string", lambda t: is_atomic(t) and not t.is_interval),
     "z": ("a string", lambda t: t in (STRING, BINARY)),
@@ -411,8 +412,8 @@ LITERAL_RULES: dict[str, Callable[[Types, Values], DataType]] = {
 
 AGGREGATES: dict[str, Function] = _table(
     ("count", "?x*", _always(BIGINT)),
-    ("sum", "x", _sum),
-    ("avg", "x", _average),
+    ("sum", "v", _sum),
+    ("avg", "v", _average),
     ("min max", "o", _first),
     ("stddev stddev_pop variance var_pop", "n", _always(DOUBLE)),
     ("skewness kurtosis", "n", _always(DOUBLE)),

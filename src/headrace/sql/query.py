@@ -241,6 +241,8 @@ class SelectBinder:
     origins: Origins = field(default_factory=Origins)
 
     def binder(self, **settings: object) -> ExpressionBinder:
+        if isinstance(_below_filters(self.source.node), Join):
+            settings.setdefault("no_window", _NO_WINDOW_JOIN)
         return ExpressionBinder(
             self.source.columns,
             self.queries.functions,
@@ -367,7 +369,7 @@ class SelectBinder:
         binder = self.binder(no_aggregates="GROUP BY")
         bound = [(node, binder.bind(node)) for node in self._group_nodes(group, items)]
         grouping = bind_grouping(self.source, bound, binder, group)
-        select = self.binder(overlay=grouping.overlay)
+        select = self.binder(overlay=grouping.overlay, no_window=grouping.no_window)
         columns = self._items(items, select)
         output = tuple(Named(c.name, grouping.output(c.expr)) for c in columns)
         having = self.node.args.get("having")
@@ -408,6 +410,11 @@ class SelectBinder:
         return item
 
 
+_NO_WINDOW_JOIN = (
+    "the join has no window condition",
+    "add one: window(a.ts, '10 minutes') = window(b.ts, '10 minutes')",
+)
+
 _CLAUSES: tuple[tuple[str, str, str], ...] = (
     ("order", "ORDER_BY", "ORDER BY"),
     ("sort", "ORDER_BY", "SORT BY"),
@@ -430,6 +437,12 @@ def _sources(node: exp.Select) -> list[exp.Expr]:
     return [node.args["from_"].this, *(join.this for join in node.args.get("joins") or [])]
 
 
+def _below_filters(node: Node) -> Node:
+    while isinstance(node, Filter):
+        node = node.input
+    return node
+
+
 def _unaliased(node: exp.Expr) -> exp.Expr:
     return node.this if isinstance(node, exp.Alias) else node
 
@@ -437,7 +450,9 @@ def _unaliased(node: exp.Expr) -> exp.Expr:
 def _aggregates(node: exp.Expr) -> list[exp.Expr]:
     """Aggregate calls in an expression, those with OVER left out."""
     found: list[exp.Expr] = []
-    for call in node.find_all(exp.Anonymous):
+    for call in node.walk(prune=lambda part: isinstance(part, exp.Query)):
+        if not isinstance(call, exp.Anonymous):
+            continue
         name = call.name.lower()
         known = name in table.AGGREGATES or name in table.AGGREGATE_SYNONYMS
         if known and not isinstance(call.parent, exp.Window):
@@ -552,8 +567,8 @@ def _with_equal_types(parts: list[Node], node: exp.Expr) -> tuple[Node, ...]:
     return tuple(result)
 
 
-def require_stream(plan: Node) -> None:
+def require_stream(plan: Node, node: exp.Expr) -> None:
     """Refuse a query over tables alone."""
     if not plan.streams():
         tables = sorted({n.table for n in plan.walk() if isinstance(n, Table)})
-        refuse("NO_STREAM", None, tables=", ".join(tables) or "nothing")
+        refuse("NO_STREAM", node, tables=", ".join(tables) or "nothing")

@@ -305,5 +305,5 @@ def did_you_mean(name: str, known: list[str], otherwise: str) -> str:
     "did you mean 'bids'?"
     """
     lowered = {candidate.lower(): candidate for candidate in reversed(known)}
-    close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
+    close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.7)
     return f"did you mean {lowered[close[0]]!r}?" if close else otherwise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -133,7 +134,7 @@ def field_of(expr: Expr, name: str, node: exp.Expr) -> Expr:
     )
 
 
-def unknown_column(columns: tuple[Visible, ...], parts: list[str], node: exp.Expr) -> None:
+def unknown_column(columns: tuple[Visible, ...], parts: list[str], node: exp.Expr) -> NoReturn:
     """Refuse a name that no column has, with the closest one as advice."""
     name = ".".join(parts)
     aliases = {(c.alias or "").lower() for c in columns}
