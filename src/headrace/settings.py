@@ -56,9 +56,17 @@ def _names(text: str) -> frozenset[str]:
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "epoch.gatherTimeout",
-        "300 milliseconds",
+        "1 second",
         _duration,
-        "How long an epoch waits for a stream that delivered lately and is behind the others.",
+        "How long an epoch waits for the batch of a stream that is behind the others in event "
+        "time. A stream that fails to come is not waited for again until it has delivered.",
+    ),
+    Setting(
+        "epoch.alignment",
+        "1 minute",
+        _duration,
+        "How far, in event time, a stream may run ahead of the one that is furthest behind before "
+        "its batches wait; at least the time that its last batch covered.",
     ),
     Setting(
         "stream.idleTimeout",
@@ -125,6 +133,7 @@ class Settings:
     """The settings in force, read once when a race is made."""
 
     gather_timeout: int
+    alignment: int
     idle_timeout: int
     driver_rows: int
     shuffle_partitions: int
@@ -153,7 +162,9 @@ def read_settings(conf: Mapping[str, str]) -> Settings:
         try:
             values.append(setting.read(text))
         except ValueError as wrong:
-            raise SettingError(f"{setting.full_key} is {text!r}", hint=f"expected {wrong}") from None
+            raise SettingError(
+                f"{setting.full_key} is {text!r}", hint=f"expected {wrong}"
+            ) from None
     names = [field.name for field in fields(Settings)]
     return Settings(**dict(zip(names, values, strict=True)))  # type: ignore[arg-type]
 

@@ -138,7 +138,9 @@ class HadoopFiles:
     def names(self, path: str) -> list[str]:
         if not self.exists(path):
             return []
-        return sorted(status.getPath().getName() for status in self._fs.listStatus(self._path(path)))
+        return sorted(
+            status.getPath().getName() for status in self._fs.listStatus(self._path(path))
+        )
 
     def exists(self, path: str) -> bool:
         return bool(self._fs.exists(self._path(path)))

@@ -1,0 +1,95 @@
+"""Ask Spark, before a query starts, whether it reads every expression as the plan does.
+
+The SQL front end types expressions by itself. Here Spark's analyzer has the last word: what it
+refuses is refused now, in one line, instead of in the middle of an epoch.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from sqlglot import exp
+
+from headrace.engine.relations import Sql, null_columns, select
+from headrace.engine.spark_errors import one_line
+from headrace.errors import QueryError
+from headrace.plan.expressions import Expr
+from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project
+from headrace.plan.types import DataType, Schema
+from headrace.sql.render import data_type, to_sqlglot
+
+
+def check_expressions(session: SparkSession, plan: Node) -> None:
+    """Raise if Spark does not accept an expression of the plan, or gives it another type."""
+    seen: set[Node] = set()
+    for node in plan.walk():
+        if node in seen:
+            continue
+        seen.add(node)
+        expressions = _expressions(node)
+        if expressions:
+            schema = node.schema if isinstance(node, Join) else node.inputs[0].schema
+            _check(session, schema, expressions)
+
+
+def function_type(
+    session: SparkSession, name: str, arguments: tuple[DataType, ...]
+) -> DataType | None:
+    """The type that Spark gives a function of these arguments; None if it knows no such one."""
+    values: list[Sql] = [exp.Cast(this=exp.Null(), to=data_type(kind)) for kind in arguments]
+    query = exp.Select(expressions=[exp.Anonymous(this=name, expressions=values)])
+    try:
+        frame = session.sql(query.sql(dialect="spark", normalize_functions=False))
+    except Exception:
+        return None
+    return DataType(frame.schema.fields[0].dataType.simpleString())
+
+
+def _expressions(node: Node) -> list[Expr]:
+    match node:
+        case Filter(predicate=predicate):
+            return [predicate]
+        case Project(columns=columns):
+            return [c.expr for c in columns]
+        case Aggregate():
+            return [named.expr for named in (*node.keys, *node.aggregates)]
+        case Join():
+            sides = [expr for pair in node.keys for expr in pair]
+            return sides + ([node.residual] if node.residual is not None else [])
+        case _:
+            return []
+
+
+def _check(session: SparkSession, schema: Schema, expressions: list[Expr]) -> None:
+    empty = exp.Select(expressions=[])
+    for name, value in null_columns(schema).items():
+        empty = empty.select(exp.alias_(value, name, quoted=True), copy=False)
+    columns = {f"c{i}": to_sqlglot(expr) for i, expr in enumerate(expressions)}
+    keys = [expr for expr in expressions if not _aggregates(expr)]
+    grouped = any(_aggregates(expr) for expr in expressions)
+    by: list[Sql] = [to_sqlglot(key) for key in keys if key.columns()] if grouped else []
+    query = select(empty, columns, (), by)
+    try:
+        frame = session.sql(query.sql(dialect="spark", normalize_functions=False))
+    except Exception as error:
+        raise QueryError(
+            f"Spark refuses an expression: {one_line(error)}", condition="INVALID_EXPRESSION"
+        ) from error
+    for expr, field in zip(expressions, frame.schema.fields, strict=True):
+        found = field.dataType.simpleString()
+        if not _same_type(expr.type.name, found):
+            raise QueryError(
+                f"{expr} is {found} in Spark, but was planned as {expr.type}",
+                hint=f"write CAST({expr} AS {found})",
+                condition="TYPE_MISMATCH",
+            )
+
+
+def _aggregates(expr: Expr) -> bool:
+    from headrace.plan.expressions import AggregateCall
+
+    return any(isinstance(part, AggregateCall) for part in expr.walk())
+
+
+def _same_type(planned: str, found: str) -> bool:
+    # Intervals of different fields ("interval minute") are one type to the plan.
+    return planned == found or (planned.startswith("interval") and found.startswith("interval"))

@@ -1,0 +1,44 @@
+"""Merging the small files of an arrangement, so that reading it does not cost more with its age.
+
+Files have levels: an epoch writes level 0, and as many files of one level as the limit says become
+one of the next. Each row is thus rewritten a few times only, however long the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.engine.arrangements import StateFile, span
+from headrace.engine.epoch import Epoch
+from headrace.engine.relations import Relation
+from headrace.plan.types import Schema
+
+
+def merge_files(
+    epoch: Epoch,
+    name: str,
+    schema: Schema,
+    compacted: Callable[[Relation], Relation],
+    limit: int,
+    area: str = "state",
+    folder: str | None = None,
+) -> None:
+    """Merge the files of one level, if there are enough of them."""
+    arrangement = epoch.state.arrangements.get(name)
+    files = arrangement.mergeable(limit) if arrangement is not None and limit > 1 else []
+    if arrangement is None or not files:
+        return
+    times = span(files)
+    level = files[0].level + 1
+    newest = max(file.epoch for file in files)
+    rows = Relation(epoch.executor.bind_files([file.path for file in files], schema), schema)
+    written = epoch.executor.write(
+        compacted(rows).query,
+        epoch.checkpoint.path(area, folder or name, f"{newest:010d}-{level}"),
+        {},
+        expected_rows=sum(file.rows for file in files),
+    )
+    first, last = times if times is not None else (None, None)
+    merged = StateFile(written.path, newest, written.rows, written.size, first, last, level)
+    arrangement.replace(files, [merged] if merged.rows else [])
+    epoch.state.garbage += [(epoch.number, file.path) for file in files]

@@ -1,0 +1,380 @@
+"""From logical plans to physical operators that share stores.
+
+A compilation covers all live queries at once. Stores are named by what they hold, not by who uses
+them: queries that need the same state find the same store, and state outlives a recompilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headrace.engine.join_shape import JoinShape, join_shape
+from headrace.engine.operators.base import Operator, Step, Store
+from headrace.engine.operators.delta_join import DeltaJoin, JoinInput
+from headrace.engine.operators.outer_join import OuterJoin
+from headrace.engine.operators.pane_aggregate import PaneAggregate
+from headrace.engine.operators.pane_store import Closing, Panes, PaneStore
+from headrace.engine.operators.row_aggregate import RowAggregate
+from headrace.engine.operators.row_store import (
+    Arranged,
+    Lateness,
+    Retention,
+    RowStore,
+    unchained,
+)
+from headrace.engine.operators.session_aggregate import SessionAggregate
+from headrace.engine.operators.session_store import SessionStore
+from headrace.engine.operators.stateless import RowByRow, SourceRows, UnionRows
+from headrace.engine.partials import Decomposed, decompose
+from headrace.engine.relations import is_table_join
+from headrace.errors import QueryError
+from headrace.plan.expressions import AggregateCall, Expr, Named, conjunction
+from headrace.plan.json import plan_hash
+from headrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    JoinKind,
+    Node,
+    OutputMode,
+    Project,
+    Sink,
+    Source,
+    Table,
+    Union,
+)
+from headrace.plan.times import aggregate_lag
+from headrace.plan.types import Schema
+from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing, common_pane
+
+
+@dataclass(frozen=True)
+class LiveQuery:
+    """A query that takes part: its optimized plan, and from when it sees every row."""
+
+    sink: Sink
+    visible_from: int | None
+
+
+@dataclass
+class Physical:
+    """Everything that runs in an epoch: stores in the order they advance, and query outputs."""
+
+    stores: list[Store] = field(default_factory=list)
+    outputs: dict[str, Operator] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
+
+    def stores_of(self, operator: Operator) -> list[Store]:
+        """The stores that an operator depends on, itself or through its inputs."""
+        found: list[Store] = []
+        for below in operator.inputs:
+            found += self.stores_of(below)
+        return list(_distinct([*found, *operator.stores]))
+
+    def steps(self, query: str) -> list[Step]:
+        """What happens for one query in an epoch, in order."""
+        output = self.outputs[query]
+        steps: list[Step] = []
+
+        def visit(operator: Operator) -> None:
+            for below in operator.inputs:
+                visit(below)
+            for store in operator.stores:
+                if store.step() not in steps:
+                    steps.append(store.step())
+            for step in operator.steps():
+                if step not in steps:
+                    steps.append(step)
+
+        visit(output)
+        return steps
+
+
+def compile_queries(queries: list[LiveQuery]) -> Physical:
+    """Operators for all queries, with the stores they share."""
+    compiler = _Compiler(_union_sources(queries))
+    for query in queries:
+        compiler.add(query)
+    return compiler.physical
+
+
+def _union_sources(queries: list[LiveQuery]) -> dict[str, Source]:
+    """Each stream with all columns that any query reads."""
+    merged: dict[str, Source] = {}
+    for query in queries:
+        for node in query.sink.walk():
+            if not isinstance(node, Source):
+                continue
+            known = merged.get(node.stream)
+            fields = {f.name: f for f in (known.columns if known else ())}
+            fields |= {f.name: f for f in node.columns}
+            merged[node.stream] = Source(
+                node.stream,
+                Schema(tuple(fields[name] for name in sorted(fields))),
+                node.time,
+                node.delay,
+                node.ttl,
+                node.processing,
+            )
+    return merged
+
+
+class _Compiler:
+    """Compiles one query after another; equal subplans become one operator."""
+
+    def __init__(self, sources: dict[str, Source]) -> None:
+        self.physical = Physical(sources=sources)
+        self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
+        self._stores: dict[str, Store] = {}
+        self._stream_rows = {stream: SourceRows(source) for stream, source in sources.items()}
+        self._visible_from: int | None = None
+        self._mode = OutputMode.APPEND
+
+    def add(self, query: LiveQuery) -> None:
+        self._visible_from = query.visible_from
+        self._mode = query.sink.mode
+        self.physical.outputs[query.sink.name] = self._operator(query.sink.input)
+
+    def _operator(self, node: Node) -> Operator:
+        key = (node, self._visible_from, self._mode)
+        if key not in self._operators:
+            self._operators[key] = self._compile(node)
+        return self._operators[key]
+
+    def _compile(self, node: Node) -> Operator:
+        match node:
+            case Source():
+                return SourceRows(node)
+            case Filter() | Project():
+                return RowByRow(node, self._operator(node.input), None)
+            case Union():
+                return UnionRows(node, tuple(self._operator(part) for part in node.parts))
+            case Aggregate():
+                return self._aggregate(node)
+            case Join() if is_table_join(node):
+                stream = node.left if node.left.streams() else node.right
+                return RowByRow(node, self._operator(stream), None)
+            case Join():
+                return self._join(node)
+            case Table():
+                raise QueryError(
+                    f"the query reads only the table {node.table!r}",
+                    hint="a standing query needs a stream; run this one with spark.sql",
+                )
+            case _:
+                raise QueryError(f"{type(node).__name__} cannot run")
+
+    # Aggregates
+
+    def _aggregate(self, node: Aggregate) -> Operator:
+        window = node.windows[0]
+        streams = node.streams()
+        lag = 0 if isinstance(window, Landmark) else aggregate_lag(node)
+        parts = _decomposed(node.aggregates)
+        if isinstance(window, Session):
+            return self._session(node, window, streams, lag, parts)
+        if parts is None or isinstance(window, Trailing):
+            return self._from_rows(node, streams, lag)
+        return self._from_panes(node, streams, lag, parts)
+
+    def _from_panes(
+        self, node: Aggregate, streams: frozenset[str], lag: int, parts: dict[str, Decomposed]
+    ) -> Operator:
+        hopping = tuple(w for w in node.windows if isinstance(w, Hopping))
+        if isinstance(node.windows[0], Given):
+            panes = Panes(given=True)
+        elif isinstance(node.windows[0], Landmark):
+            panes = Panes()
+        else:
+            panes = Panes(*common_pane(hopping))
+        store = self._pane_store(node, panes)
+        for decomposed in parts.values():
+            store.partials |= {partial.name: partial for partial in decomposed.partials}
+        longest = max((w.length for w in hopping), default=0)
+        unbounded = isinstance(node.windows[0], Landmark)
+        store.retentions.append(Retention(streams, None if unbounded else lag + longest))
+        if hopping:
+            store.closings.add(Closing(hopping, streams, lag))
+        operator = PaneAggregate(node, store, parts, streams, lag, self._mode, self._visible_from)
+        operator.stores = (store,)
+        return operator
+
+    def _pane_store(self, node: Aggregate, panes: Panes) -> PaneStore:
+        keys = tuple(key.expr for key in node.keys)
+        shape = Aggregate(
+            node.input,
+            tuple(Named(f"k{i}", key) for i, key in enumerate(keys)),
+            node.time,
+            (
+                Hopping(panes.length, panes.length, panes.offset)
+                if panes.length
+                else node.windows[0],
+            ),
+            (),
+        )
+        # A landmark counts from when its query joined, so it cannot use an older query's state.
+        since = "" if panes.length or panes.given else f"-{self._visible_from or 0}"
+        name = f"panes-{plan_hash(shape)[:16]}{since}"
+        store = self._stores.get(name)
+        if not isinstance(store, PaneStore):
+            store = PaneStore(name, self._operator(node.input), keys, node.time, panes)
+            self._register(store)
+        return store
+
+    def _from_rows(self, node: Aggregate, streams: frozenset[str], lag: int) -> Operator:
+        lengths = [w.length for w in node.windows if isinstance(w, Hopping | Trailing)]
+        kept = lag + max(lengths) if lengths else None
+        rows = self._arranged(node.input, node.time.name, None, Retention(streams, kept))
+        operator = RowAggregate(
+            node,
+            rows,
+            self._operator(node.input),
+            streams,
+            lag,
+            self._mode,
+            self._visible_from,
+        )
+        operator.stores = (rows.store,)
+        return operator
+
+    def _session(
+        self,
+        node: Aggregate,
+        window: Session,
+        streams: frozenset[str],
+        lag: int,
+        parts: dict[str, Decomposed] | None,
+    ) -> Operator:
+        if self._mode is OutputMode.UPDATE:
+            raise QueryError(
+                "sessions cannot be written in update mode, because sessions merge",
+                hint="use outputMode('append')",
+            )
+        keys = tuple(key.expr for key in node.keys)
+        shape = Aggregate(
+            node.input,
+            tuple(Named(f"k{i}", key) for i, key in enumerate(keys)),
+            node.time,
+            (window,),
+            (),
+        )
+        name = f"sessions-{plan_hash(shape)[:16]}-{self._visible_from or 0}"
+        store = self._stores.get(name)
+        if not isinstance(store, SessionStore):
+            store = SessionStore(
+                name,
+                self._operator(node.input),
+                keys,
+                node.time,
+                window.gap,
+                streams,
+                lag,
+                self._visible_from,
+            )
+            self._register(store)
+        if parts is not None:
+            for decomposed in parts.values():
+                store.partials |= {partial.name: partial for partial in decomposed.partials}
+            operator = SessionAggregate(node, store, parts, None)
+            operator.stores = (store,)
+            return operator
+        late = Lateness(streams, window.gap + lag, strict=True)
+        retention = Retention(streams, lag + window.gap, sessions=store.name)
+        rows = self._arranged(node.input, node.time.name, late, retention)
+        operator = SessionAggregate(node, store, None, rows)
+        operator.stores = (store, rows.store)
+        return operator
+
+    # Joins
+
+    def _join(self, node: Join) -> Operator:
+        shape = join_shape(node)
+        streams = node.streams()
+        inputs = tuple(
+            self._join_input(shape, index, streams) for index in range(len(shape.leaves))
+        )
+        sources = tuple(self._operator(leaf.node) for leaf in shape.leaves)
+        pairs = DeltaJoin(node, inputs, sources, shape.conditions, shape.edges, streams)
+        pairs.stores = _distinct(source.rows.store for source in inputs)
+        if node.kind is JoinKind.INNER:
+            return pairs
+        left, right = inputs
+        outer = OuterJoin(
+            node, pairs, left, right, shape.conditions, shape.edges[0], streams, shape.lag
+        )
+        outer.stores = pairs.stores
+        return outer
+
+    def _join_input(self, shape: JoinShape, index: int, streams: frozenset[str]) -> JoinInput:
+        leaf = shape.leaves[index]
+        late = Lateness(streams, shape.lag) if shape.edges else None
+        retention = Retention(streams, shape.kept(index))
+        rows = self._arranged(leaf.node, leaf.own_time, late, retention)
+        return JoinInput(rows, leaf.schema, leaf.time, None if shape.edges else leaf.ttl)
+
+    # Row stores
+
+    def _arranged(
+        self, node: Node, time: str, lateness: Lateness | None, retention: Retention
+    ) -> Arranged:
+        """A reading of the stored rows of a node; streams share one store each."""
+        base, chain = unchained(self._operator(node))
+        if isinstance(base, SourceRows):
+            stream = base.node.stream
+            store = self._row_store(f"rows-{stream}", self._stream_rows[stream], base.node.time)
+            store.columns |= {*base.node.schema.names, base.node.time}
+            store.wanted.append(_lowest_filter(chain))
+            arranged = Arranged(store, base.node.schema, chain, lateness, self._visible_from)
+        else:
+            operator = self._operator(node)
+            name = f"rows-{plan_hash(node)[:16]}-{self._visible_from or 0}"
+            store = self._row_store(name, operator, time)
+            store.columns |= set(node.schema.names)
+            store.wanted.append(None)
+            arranged = Arranged(store, node.schema, (), lateness, None)
+        if lateness is not None:
+            store.lateness.add(lateness)
+        store.retentions.append(retention)
+        return arranged
+
+    def _row_store(self, name: str, source: Operator, time: str) -> RowStore:
+        store = self._stores.get(name)
+        if not isinstance(store, RowStore):
+            store = RowStore(name, source, time)
+            self._register(store)
+        return store
+
+    def _register(self, store: Store) -> None:
+        self._stores[store.name] = store
+        self.physical.stores.append(store)
+
+
+def _distinct(stores: Iterable[Store]) -> tuple[Store, ...]:
+    found: list[Store] = []
+    for store in stores:
+        if not any(store is known for known in found):
+            found.append(store)
+    return tuple(found)
+
+
+def _decomposed(aggregates: tuple[Named, ...]) -> dict[str, Decomposed] | None:
+    """Partial states of all aggregates, or None if one of them needs the rows."""
+    parts: dict[str, Decomposed] = {}
+    for named in aggregates:
+        assert isinstance(named.expr, AggregateCall)
+        found = decompose(named.expr)
+        if found is None:
+            return None
+        parts[named.name] = found
+    return parts
+
+
+def _lowest_filter(chain: tuple[Filter | Project | Join, ...]) -> Expr | None:
+    """The filters directly above a source: what of its rows a query wants stored."""
+    predicates = []
+    for node in chain:
+        if not isinstance(node, Filter):
+            break
+        predicates.append(node.predicate)
+    return conjunction(predicates)

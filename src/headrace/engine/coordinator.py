@@ -1,0 +1,296 @@
+"""The coordinator: where the micro-batches of all streams meet.
+
+Spark calls back once per micro-batch of each stream, each on a thread of its own, and the call
+blocks until the batch has been processed. One thread admits what has arrived as an epoch, runs it,
+and lets the calls return. Between epochs it takes queries in and lets them go.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headrace.engine.admission import StreamState, admit
+from headrace.engine.checkpoint import Checkpoint, Intent
+from headrace.engine.ingest import Ingest, Trigger
+from headrace.engine.runner import Batch, EpochReport, EpochRunner
+from headrace.engine.spark_errors import one_line
+from headrace.errors import CheckpointError, HeadraceError, QueryError
+from headrace.plan.nodes import Source
+from headrace.settings import Settings
+
+# How often the coordinator looks for streams that have ended. Batches wake it at once.
+_LOOK = 0.05
+
+
+class _Withdrawn(Exception):
+    """The stream's query is being stopped; its batch comes again when it is started anew."""
+
+
+@dataclass
+class _Waiting:
+    """A batch whose callback waits to return."""
+
+    batch: Batch
+    arrived: float
+    done: threading.Event = field(default_factory=threading.Event)
+    error: BaseException | None = None
+
+
+class Coordinator:
+    """Runs epochs until the streams end, somebody stops it, or it fails."""
+
+    def __init__(
+        self,
+        runner: EpochRunner,
+        checkpoint: Checkpoint,
+        settings: Settings,
+        frames: Mapping[str, DataFrame],
+        unfinished: Intent | None,
+        between_epochs: Callable[[], bool],
+        on_report: Callable[[EpochReport], None],
+    ) -> None:
+        self._runner = runner
+        self._checkpoint = checkpoint
+        self._settings = settings
+        self.frames = dict(frames)
+        self._unfinished = unfinished
+        self._between_epochs = between_epochs
+        self._on_report = on_report
+        self._changed = threading.Condition()
+        self._waiting: dict[str, _Waiting] = {}
+        self._ingests: dict[str, Ingest] = {}
+        self._streams: dict[str, StreamState] = {}
+        self._withdrawing: set[str] = set()
+        self._stopping = False
+        self._trigger = Trigger()
+        self._thread: threading.Thread | None = None
+        self.error: HeadraceError | None = None
+        self.stream_errors: dict[str, HeadraceError] = {}
+        self._progress: dict[str, list[dict[str, Any]]] = {}
+
+    # The user's side
+
+    def start(self, trigger: Trigger) -> None:
+        self._trigger = trigger
+        self._align_streams()
+        self._thread = threading.Thread(target=self._run, name="headrace", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def wake(self) -> None:
+        """Look at once: a query wants to join or leave."""
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def active(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def join(self, timeout: float | None) -> bool:
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return not self.active
+
+    def progress_of(self, stream: str) -> list[dict[str, Any]]:
+        """Spark's progress reports of a stream's query, also when it has ended."""
+        ingest = self._ingests.get(stream)
+        return ingest.recent_progress() if ingest is not None else self._progress.get(stream, [])
+
+    # Spark's side
+
+    def _on_batch(self, stream: str, frame: DataFrame, number: int) -> None:
+        """Called by Spark for each micro-batch; returns when the batch counts as processed."""
+        if not self._is_new(stream, number):
+            return
+        waiting = _Waiting(Batch(frame, number), time.monotonic())
+        with self._changed:
+            if self._stopping or stream in self._withdrawing or self.error is not None:
+                raise _Withdrawn(stream)
+            self._waiting[stream] = waiting
+            self._changed.notify_all()
+        waiting.done.wait()
+        if waiting.error is not None:
+            raise waiting.error
+
+    def _is_new(self, stream: str, number: int) -> bool:
+        """Whether a batch is the next one; a committed batch that Spark repeats is skipped."""
+        last = self._runner.state.batches.get(stream, -1)
+        if number <= last:
+            return False
+        if number > last + 1:
+            raise CheckpointError(
+                f"stream {stream!r} goes on with batch {number}, but the state ends at {last}",
+                hint="the checkpoint's state was deleted or replaced; start with a new checkpoint",
+                condition="CHECKPOINT_GAP",
+            )
+        return True
+
+    # The coordinator's own thread
+
+    def _run(self) -> None:
+        try:
+            while self._step():
+                pass
+        except HeadraceError as error:
+            self.error = error
+        except Exception as error:
+            self.error = QueryError(f"the race stopped: {one_line(error)}", condition="RACE_FAILED")
+            self.error.__cause__ = error
+        finally:
+            self._shut_down()
+
+    def _step(self) -> bool:
+        """One look at the streams: run an epoch if one is due; False when all is over."""
+        with self._changed:
+            if self._stopping:
+                return False
+            admitted = self._admitted()
+            if not admitted:
+                self._changed.wait(_LOOK)
+        if admitted:
+            self._run_epoch(admitted)
+        self._notice_ended_streams()
+        if self._between_epochs():
+            self._align_streams()
+        if not self._runner.queries:
+            return False
+        return bool(self._waiting) or any(i.active for i in self._ingests.values())
+
+    def _admitted(self) -> list[str]:
+        now = time.monotonic()
+        active = {s for s, i in self._ingests.items() if i.active or s in self._waiting}
+        if self._unfinished is not None:
+            # An epoch that a crash cut off is done again with the same batches, so that its
+            # output comes under the same number.
+            wanted = {
+                s
+                for s, number in self._unfinished.batches.items()
+                if s in active and self._runner.state.batches.get(s, -1) < number
+            }
+            if not wanted:
+                self._unfinished = None
+            elif wanted <= set(self._waiting):
+                self._unfinished = None
+                return sorted(wanted)
+            else:
+                return []
+        arrivals = {stream: waiting.arrived for stream, waiting in self._waiting.items()}
+        for stream in active:
+            self._streams.setdefault(stream, StreamState(now))
+        states = {stream: self._streams[stream] for stream in active}
+        return admit(states, arrivals, now, self._settings)
+
+    def _run_epoch(self, admitted: list[str]) -> None:
+        taken = {stream: self._waiting[stream] for stream in admitted}
+        started = time.monotonic()
+        try:
+            report = self._runner.run({stream: w.batch for stream, w in taken.items()})
+        except BaseException as error:
+            for stream, waiting in taken.items():
+                self._release(stream, waiting, error)
+            raise
+        now = time.monotonic()
+        for stream, waiting in taken.items():
+            self._streams[stream].delivered(now, report.watermarks.get(stream))
+            self._release(stream, waiting, None)
+        report.seconds["total"] = now - started
+        self._on_report(report)
+        # Spark writes its own logs meanwhile, so merging files costs the next batch little.
+        self._runner.tidy(self._settings.compaction_files)
+
+    def _release(self, stream: str, waiting: _Waiting, error: BaseException | None) -> None:
+        waiting.error = error
+        with self._changed:
+            if self._waiting.get(stream) is waiting:
+                del self._waiting[stream]
+        waiting.done.set()
+
+    def _notice_ended_streams(self) -> None:
+        for stream, ingest in list(self._ingests.items()):
+            if ingest.active or stream in self._waiting:
+                continue
+            error = ingest.error()
+            if error is not None and stream not in self.stream_errors:
+                self.stream_errors[stream] = error
+                del self._ingests[stream]
+
+    def _align_streams(self) -> None:
+        """Read just the streams and columns that the live queries need."""
+        needed = self._runner.physical.sources
+        for stream in [s for s in self._ingests if s not in needed]:
+            self._withdraw(stream)
+        for stream, source in needed.items():
+            if stream in self.stream_errors:
+                continue
+            running = self._ingests.get(stream)
+            if running is not None and _covers(running.source, source):
+                continue
+            if running is not None:
+                self._withdraw(stream)
+            self._check_spark_checkpoint(stream)
+            self._ingests[stream] = Ingest(
+                self.frames[stream],
+                source,
+                self._checkpoint.path("ingest", stream),
+                self._trigger,
+                self._on_batch,
+            )
+            self._streams[stream] = StreamState(
+                time.monotonic(), self._runner.state.watermarks.get(stream)
+            )
+
+    def _withdraw(self, stream: str) -> None:
+        """Stop a stream's query; a batch that waits goes back and comes again."""
+        with self._changed:
+            self._withdrawing.add(stream)
+            waiting = self._waiting.get(stream)
+        if waiting is not None:
+            self._release(stream, waiting, _Withdrawn(stream))
+        ingest = self._ingests.pop(stream)
+        ingest.stop()
+        with self._changed:
+            self._withdrawing.discard(stream)
+
+    def _check_spark_checkpoint(self, stream: str) -> None:
+        """Spark's log of a stream and our state must be of one life."""
+        last = self._runner.state.batches.get(stream)
+        log = self._checkpoint.path("ingest", stream, "metadata")
+        if last is not None and not self._checkpoint.files.exists(log):
+            raise CheckpointError(
+                f"the state holds {last + 1} batches of stream {stream!r}, but Spark's log of it "
+                "is gone",
+                hint="restore the checkpoint's folder 'ingest', or start with a new checkpoint",
+                condition="CHECKPOINT_GAP",
+            )
+
+    def _shut_down(self) -> None:
+        with self._changed:
+            self._stopping = True
+            waiting = dict(self._waiting)
+        for stream, held in waiting.items():
+            self._release(stream, held, _Withdrawn(stream))
+        for stream, ingest in self._ingests.items():
+            try:
+                self._progress[stream] = ingest.recent_progress()
+                ingest.stop()
+            except Exception:
+                # The race is over; its own error, if any, is the one to tell.
+                continue
+        self._ingests.clear()
+
+
+def _covers(running: Source, needed: Source) -> bool:
+    """Whether a stream is read with all the columns that are needed."""
+    return set(needed.columns.names) <= set(running.columns.names)

@@ -1,0 +1,90 @@
+"""One epoch: what operators may ask for while a set of micro-batches is processed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.engine.arrangements import StateFile
+from headrace.engine.checkpoint import Checkpoint, Committed
+from headrace.engine.executor import SparkExecutor, WatchedInput
+from headrace.engine.failpoints import reach
+from headrace.engine.relations import Relation, Sql
+from headrace.plan.types import Schema
+
+
+@dataclass
+class Epoch:
+    """The inputs, watermarks and state of one epoch.
+
+    ``watermarks_before`` are those at its start; ``watermarks_after`` are known once every
+    admitted batch was read. A stream without a watermark has seen no row yet.
+    """
+
+    number: int
+    executor: SparkExecutor
+    checkpoint: Checkpoint
+    state: Committed
+    batches: Mapping[str, WatchedInput]
+    watermarks_before: Mapping[str, int]
+    watermarks_after: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+
+    def before(self, streams: Iterable[str]) -> int | None:
+        """The operator's watermark at the start of the epoch; None while a stream has none."""
+        return _least(self.watermarks_before, streams)
+
+    def after(self, streams: Iterable[str]) -> int | None:
+        return _least(self.watermarks_after, streams)
+
+    def old(
+        self, name: str, schema: Schema, first: int | None = None, last: int | None = None
+    ) -> Relation | None:
+        """Rows of an arrangement from earlier epochs, at least those of this span of time."""
+        return self._read(self.state.arrangement(name).before(self.number), schema, first, last)
+
+    def new(self, name: str, schema: Schema) -> Relation | None:
+        """Rows that this epoch appended."""
+        return self._read(self.new_files(name), schema, None, None)
+
+    def new_files(self, name: str) -> list[StateFile]:
+        return self.state.arrangement(name).of(self.number)
+
+    def append(
+        self,
+        name: str,
+        rows: Relation,
+        first: Sql,
+        last: Sql,
+        watch: Mapping[str, Sql] | None = None,
+    ) -> dict[str, Any]:
+        """Append rows to an arrangement; ``first`` and ``last`` aggregate the time they span."""
+        arrangement = self.state.arrangement(name)
+        written = self.executor.write(
+            rows.query,
+            self.checkpoint.path("state", name, f"{self.number:010d}"),
+            {"first": first, "last": last, **(watch or {})},
+            expected_rows=arrangement.recent_rows,
+        )
+        reach("state.after")
+        begin, end = written.seen.pop("first"), written.seen.pop("last")
+        arrangement.append(
+            StateFile(written.path, self.number, written.rows, written.size, begin, end)
+        )
+        return written.seen
+
+    def _read(
+        self, files: list[StateFile], schema: Schema, first: int | None, last: int | None
+    ) -> Relation | None:
+        paths = [file.path for file in files if file.rows and file.overlaps(first, last)]
+        if not paths:
+            return None
+        return Relation(self.executor.bind_files(paths, schema), schema)
+
+
+def _least(watermarks: Mapping[str, int], streams: Iterable[str]) -> int | None:
+    found = [watermarks.get(stream) for stream in streams]
+    known = [watermark for watermark in found if watermark is not None]
+    return min(known) if known and len(known) == len(found) else None

@@ -1,0 +1,221 @@
+"""The Spark executor: runs relational definitions as Spark SQL over DataFrames.
+
+It works in a session of its own, so that the user's settings and temporary views are never
+touched. Definitions name their inputs; an input is a DataFrame (this epoch's rows of a stream, a
+static table) or a list of Parquet files of an arrangement.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as parquet
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Observation, SparkSession, functions
+from sqlglot import exp
+
+from headrace.engine.files import is_local, plain_path
+from headrace.engine.relations import Sql
+from headrace.plan.types import Schema
+from headrace.settings import Settings
+
+# Settings of the engine's session that its operators rely on. Listing state files is the
+# driver's work however many there are, and times are stored as Parquet's own timestamps, which
+# filters can be pushed down to.
+_SESSION = {
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.parquet.filterPushdown": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    "spark.sql.caseSensitive": "true",
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where rows went and what was seen of them on the way."""
+
+    path: str
+    rows: int
+    size: int
+    seen: dict[str, Any]
+
+
+class SparkExecutor:
+    """Runs definitions in a Spark session of the engine's own."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._settings = settings
+        self.session = spark.newSession()
+        for key, value in _inherited(spark).items():
+            self.session.conf.set(key, value)
+        for key, value in _SESSION.items():
+            self.session.conf.set(key, value)
+        partitions = settings.shuffle_partitions or spark.sparkContext.defaultParallelism
+        self.session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        self._adaptive: bool | None = None
+        self.adapt(rows=None)
+        self._views = 0
+        self.jobs = 0
+
+    def begin_epoch(self) -> None:
+        """Names of inputs may be used again; counting starts anew."""
+        self._views = 0
+        self.jobs = 0
+
+    def adapt(self, rows: int | None) -> None:
+        """Turn adaptive execution on for large epochs only: each of its stages is a job more."""
+        adaptive = rows is not None and rows >= self._settings.adaptive_rows
+        if adaptive != self._adaptive:
+            self.session.conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
+            self._adaptive = adaptive
+
+    def bind(self, frame: DataFrame) -> exp.Select:
+        """Give a DataFrame of this session a name that definitions can use."""
+        name = f"headrace_input_{self._views}"
+        self._views += 1
+        frame.createOrReplaceTempView(name)
+        return exp.Select(expressions=[exp.Star()]).from_(exp.to_table(name), copy=False)
+
+    def bind_files(self, paths: Sequence[str], schema: Schema) -> exp.Select:
+        """Name the rows of some Parquet files. Columns that a file lacks are NULL."""
+        return self.bind(self.session.read.schema(ddl(schema)).parquet(*paths))
+
+    def bind_foreign(self, frame: DataFrame, key: str, watch: Mapping[str, str]) -> WatchedInput:
+        """Name a DataFrame of another session, and watch its rows as they pass.
+
+        A micro-batch lives in the session that Spark cloned for its query; only a global
+        temporary view is seen from here.
+        """
+        view = f"headrace_{key}"
+        frame.createOrReplaceGlobalTempView(view)
+        observation = Observation()
+        seen = [functions.expr(expression).alias(name) for name, expression in watch.items()]
+        observed = self.session.table(f"global_temp.{view}").observe(observation, *seen)
+        return WatchedInput(view, observed, observation, self)
+
+    def frame(self, query: exp.Query) -> DataFrame:
+        """The definition as a DataFrame.
+
+        ``select("*")`` hands Spark the *analyzed* plan: an observation that stands inside a view
+        is otherwise not found when the action ends, and reading it would wait for ever.
+        """
+        return self.session.sql(query.sql(dialect="spark", normalize_functions=False)).select("*")
+
+    def write(
+        self,
+        query: exp.Query,
+        path: str,
+        watch: Mapping[str, Sql],
+        expected_rows: int | None,
+        folder: bool = False,
+    ) -> Written:
+        """Write the rows as Parquet at the path: one file from the driver if they are few.
+
+        The path of what was written is in the answer: a file or a folder, always a folder where
+        the caller asks for one.
+
+        A distributed write costs 60 to 90 ms more than a collect (a commit protocol of several
+        renames), which is what a small micro-batch takes altogether.
+        """
+        observation = Observation()
+        watched = {"rows": exp.Count(this=exp.Star()), **watch}
+        columns = [
+            functions.expr(value.sql(dialect="spark", normalize_functions=False)).alias(name)
+            for name, value in watched.items()
+        ]
+        frame = self.frame(query).observe(observation, *columns)
+        self.jobs += 1
+        if self._few(expected_rows) and is_local(path):
+            file = f"{path}/part-0.parquet" if folder else f"{path}.parquet"
+            size = self._write_from_driver(frame, plain_path(file))
+            path = path if folder else file
+        else:
+            frame.write.mode("overwrite").parquet(path)
+            size = folder_size(path)
+        seen = observation.get
+        return Written(path, int(seen.pop("rows")), size, seen)
+
+    def _few(self, expected_rows: int | None) -> bool:
+        return expected_rows is not None and expected_rows <= self._settings.driver_rows
+
+    def _write_from_driver(self, frame: DataFrame, path: str) -> int:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        rows = frame.toArrow()
+        temporary = f"{path}.tmp"
+        parquet.write_table(rows, temporary, compression="zstd")
+        os.replace(temporary, path)
+        return os.path.getsize(path)
+
+
+class WatchedInput:
+    """A stream's rows of this epoch. Reading them again reads the source again, unless kept."""
+
+    def __init__(
+        self, view: str, frame: DataFrame, observation: Observation, executor: SparkExecutor
+    ) -> None:
+        self._view = view
+        self._frame = frame
+        self._observation = observation
+        self._executor = executor
+        self._kept = False
+
+    def keep(self) -> None:
+        """Hold the rows in memory (or on local disk): more than one definition reads them."""
+        self._frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._kept = True
+
+    def bind(self) -> exp.Select:
+        return self._executor.bind(self._frame)
+
+    def seen(self) -> dict[str, Any]:
+        """What was watched; only after an action has read the rows."""
+        return dict(self._observation.get)
+
+    def watch_now(self) -> None:
+        """Read the rows for the sake of watching, when nothing else is sure to read them."""
+        if not self._kept:
+            self.keep()
+        self._executor.jobs += 1
+        self._frame.count()
+
+    def release(self) -> None:
+        if self._kept:
+            self._frame.unpersist()
+        self._executor.session.catalog.dropGlobalTempView(self._view)
+
+
+def ddl(schema: Schema) -> str:
+    """A schema as Spark reads it."""
+    return ", ".join(f"`{f.name}` {f.type.name}" for f in schema)
+
+
+def folder_size(path: str) -> int:
+    """Bytes in a local folder; 0 for other file systems, where asking costs more than it tells."""
+    if not is_local(path):
+        return 0
+    folder = plain_path(path)
+    return sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder))
+
+
+def _inherited(spark: SparkSession) -> dict[str, str]:
+    """What the user set that gives expressions their meaning: time zone, ANSI mode and the like."""
+    keys = (
+        "spark.sql.session.timeZone",
+        "spark.sql.ansi.enabled",
+        "spark.sql.timestampType",
+        "spark.sql.decimalOperations.allowPrecisionLoss",
+        "spark.sql.legacy.timeParserPolicy",
+        "spark.sql.warehouse.dir",
+    )
+    found = {key: spark.conf.get(key, None) for key in keys[:-1]}
+    return {key: value for key, value in found.items() if value is not None}

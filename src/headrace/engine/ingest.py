@@ -1,0 +1,106 @@
+"""Ingest: one stateless Structured Streaming query per stream.
+
+Each has a Spark checkpoint of its own, so streams come and go, and a source that breaks stops only
+the queries that use it. The DataFrame is pruned to the columns that live queries need *before* it
+is handed over, since nothing that is selected later reaches the source. Filters are not pushed
+there: the watermark is that of all rows of the stream, not of the rows that some query wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.engine.failpoints import reach
+from headrace.engine.spark_errors import one_line
+from headrace.errors import StreamError
+from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source
+
+OnBatch = Callable[[str, DataFrame, int], None]
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """When micro-batches run, as in PySpark's ``trigger``."""
+
+    available_now: bool = False
+    processing_time: str | None = None
+
+    def arguments(self) -> dict[str, object]:
+        if self.available_now:
+            return {"availableNow": True}
+        return {"processingTime": self.processing_time or "0 seconds"}
+
+
+class Ingest:
+    """The running Structured Streaming query of one stream."""
+
+    def __init__(
+        self,
+        frame: DataFrame,
+        source: Source,
+        checkpoint: str,
+        trigger: Trigger,
+        on_batch: OnBatch,
+    ) -> None:
+        self.source = source
+        stream = source.stream
+
+        def hand_over(batch: DataFrame, number: int) -> None:
+            on_batch(stream, batch, number)
+            reach(f"returned.{stream}")
+
+        try:
+            writer = pruned(frame, source).writeStream.foreachBatch(hand_over)
+            writer = writer.option("checkpointLocation", checkpoint)
+            self._query: StreamingQuery = writer.trigger(**trigger.arguments()).start()  # type: ignore[call-overload]
+        except Exception as error:
+            raise StreamError(
+                f"stream {stream!r} cannot start: {one_line(error)}", condition="STREAM_FAILED"
+            ) from error
+
+    @property
+    def active(self) -> bool:
+        return bool(self._query.isActive)
+
+    def error(self) -> StreamError | None:
+        """Why the stream ended, if it did not end well."""
+        failure = self._query.exception()
+        if failure is None:
+            return None
+        return StreamError(
+            f"stream {self.source.stream!r} failed: {_root(failure)}",
+            hint="mend the source and start the race again; it resumes where it was",
+            condition="STREAM_FAILED",
+        )
+
+    def stop(self) -> None:
+        self._query.stop()
+
+    def recent_progress(self) -> list[dict[str, Any]]:
+        return [dict(p) for p in self._query.recentProgress]
+
+
+def pruned(frame: DataFrame, source: Source) -> DataFrame:
+    """The columns that live queries need; a processing-time stream gets its batch's time.
+
+    Spark writes a batch's time into its offset log before the batch runs, so a replay of the
+    batch sees the same time again.
+    """
+    columns = [
+        functions.current_timestamp().alias(PROCESSING_TIME_COLUMN)
+        if source.processing and name == PROCESSING_TIME_COLUMN
+        else functions.col(f"`{name}`")
+        for name in source.columns.names
+    ]
+    return frame.select(*columns)
+
+
+def _root(failure: BaseException) -> str:
+    """The cause, without the description of the streaming query around it."""
+    text = str(failure).split("\n=== Streaming Query ===")[0]
+    return one_line(Exception(text.split("JVM stacktrace")[0]))

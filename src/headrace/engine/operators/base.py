@@ -1,0 +1,87 @@
+"""What every physical operator is.
+
+An operator turns the new rows of its inputs into its own new rows, its *delta*, once per epoch.
+What it must remember it appends to arrangements. Everything that decides a delta is (the new
+rows, the arrangements, the watermarks before and after), so any plan may run on any epoch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from headrace.engine.epoch import Epoch
+from headrace.engine.relations import Relation
+from headrace.plan.nodes import Node
+from headrace.plan.types import Schema
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing an operator does in an epoch, as ``explain`` tells it."""
+
+    name: str
+    detail: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        return "\n".join((self.name, *(f"    {line}" for line in self.detail)))
+
+
+class Operator(ABC):
+    """Base of physical operators.
+
+    ``immediate`` says that the delta depends on the new rows and the watermarks *before* the
+    epoch alone. Immediate deltas are read first; what they showed of the times in the new rows
+    gives the watermarks after, which the other operators wait for. ``stores`` are the
+    arrangements that it reads.
+    """
+
+    node: Node
+    immediate = False
+    stores: tuple[Store, ...] = ()
+
+    @property
+    @abstractmethod
+    def inputs(self) -> tuple[Operator, ...]: ...
+
+    @abstractmethod
+    def delta(self, epoch: Epoch) -> Relation | None:
+        """This epoch's new output rows; None where it is known that there are none."""
+
+    @abstractmethod
+    def steps(self) -> tuple[Step, ...]:
+        """What it does, for explain."""
+
+
+class Store(ABC):
+    """An arrangement and what keeps it up to date."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """The columns of its files."""
+
+    @property
+    @abstractmethod
+    def immediate(self) -> bool:
+        """Whether it can be appended to before the watermarks after the epoch are known."""
+
+    @abstractmethod
+    def advance(self, epoch: Epoch) -> None:
+        """Append what this epoch brings."""
+
+    @abstractmethod
+    def horizon(self, epoch: Epoch) -> int | None:
+        """Times below this are no longer needed; None keeps everything."""
+
+    @abstractmethod
+    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+        """The same state from fewer rows, for merging files."""
+
+    @abstractmethod
+    def inputs(self) -> tuple[Operator, ...]: ...
+
+    @abstractmethod
+    def step(self) -> Step: ...

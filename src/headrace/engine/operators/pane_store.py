@@ -1,0 +1,200 @@
+"""Arrangements of panes: partial aggregates per group and pane of time.
+
+Every window of a set is a union of panes, so one pass over the new rows feeds all of them. A pane
+store belongs to (input, grouping, pane); the queries that use it add the partial columns they
+need. Each epoch appends the partials of its own rows; whoever reads merges them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headrace.engine.epoch import Epoch
+from headrace.engine.operators.base import Operator, Step, Store
+from headrace.engine.operators.row_store import Retention, least_horizon
+from headrace.engine.partials import Partial
+from headrace.engine.relations import (
+    Relation,
+    Sql,
+    any_of,
+    call,
+    column,
+    floor_to,
+    keep,
+    millis,
+    number,
+    select,
+    sql_of,
+)
+from headrace.plan.durations import format_duration
+from headrace.plan.expressions import Column, Expr
+from headrace.plan.types import BIGINT, Field, Schema
+from headrace.plan.windows import Hopping
+
+PANE = "__pane"
+PANE_END = "__pane_end"
+ROWS = "__rows"
+
+
+@dataclass(frozen=True)
+class Panes:
+    """How time is cut: into equal panes, by the window a row carries, or not at all."""
+
+    length: int | None = None
+    offset: int = 0
+    given: bool = False
+
+    @property
+    def text(self) -> str:
+        if self.length is not None:
+            return f"panes of {format_duration(self.length)}"
+        return "panes of the given windows" if self.given else "one pane"
+
+
+@dataclass(frozen=True)
+class Closing:
+    """When windows over these panes close, by which rows that missed one are counted."""
+
+    windows: tuple[Hopping, ...]
+    streams: frozenset[str]
+    lag: int
+
+    @property
+    def counter(self) -> str:
+        words = f"{self.windows}:{sorted(self.streams)}:{self.lag}"
+        return f"__late_{hashlib.sha256(words.encode()).hexdigest()[:8]}"
+
+    def missed(self, watermark: int) -> Sql:
+        """Whether the earliest window that should hold a pane is closed already."""
+        checks = []
+        for window in self.windows:
+            pane = column(PANE)
+            first = floor_to(pane - number(window.length), window.slide, window.offset)
+            start = exp.paren(first) + number(window.slide)
+            closed = start + number(window.length) <= number(watermark - self.lag)
+            checks.append(exp.paren(exp.and_(closed, start.copy() <= column(PANE), copy=False)))
+        return any_of(checks)
+
+
+@dataclass
+class PaneStore(Store):
+    """Partial aggregates per (grouping, pane)."""
+
+    name: str
+    source: Operator
+    keys: tuple[Expr, ...]
+    time: Column
+    panes: Panes
+    partials: dict[str, Partial] = field(default_factory=dict)
+    retentions: list[Retention] = field(default_factory=list)
+    closings: set[Closing] = field(default_factory=set)
+
+    @property
+    def immediate(self) -> bool:
+        return self.source.immediate
+
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.source,)
+
+    @property
+    def key_names(self) -> list[str]:
+        return [f"__key{index}" for index in range(len(self.keys))]
+
+    @property
+    def group_names(self) -> list[str]:
+        return [*self.key_names, PANE, *([PANE_END] if self.panes.given else [])]
+
+    @property
+    def schema(self) -> Schema:
+        fields = [Field(n, k.type) for n, k in zip(self.key_names, self.keys, strict=True)]
+        fields += [Field(name, BIGINT) for name in self.group_names[len(self.keys) :]]
+        fields.append(Field(ROWS, BIGINT))
+        return Schema((*fields, *(p.field for p in self._ordered())))
+
+    def _ordered(self) -> list[Partial]:
+        return [self.partials[name] for name in sorted(self.partials)]
+
+    def advance(self, epoch: Epoch) -> None:
+        rows = self.source.delta(epoch)
+        if rows is None:
+            return
+        groups: dict[str, Sql] = {
+            name: sql_of(key) for name, key in zip(self.key_names, self.keys, strict=True)
+        }
+        groups |= self._pane_columns()
+        # Group by position: a key expression is then written once.
+        positions = [exp.Literal.number(i + 1) for i in range(len(groups))]
+        sums = {p.name: p.update for p in self._ordered()}
+        counted = {ROWS: exp.Count(this=exp.Star())}
+        query = select(rows.query, {**groups, **counted, **sums}, group_by=positions)
+        last = PANE_END if self.panes.given else PANE
+        length = self.panes.length or 0
+        seen = epoch.append(
+            self.name,
+            Relation(query, self.schema),
+            first=call("min", column(PANE)),
+            last=call("max", column(last)) + number(max(length - 1, 0)),
+            watch=self._late_rows(epoch),
+        )
+        for counter, rows_missed in seen.items():
+            epoch.late[counter] = int(rows_missed or 0)
+
+    def _late_rows(self, epoch: Epoch) -> dict[str, Sql]:
+        """Rows that came too late for at least one window."""
+        counters: dict[str, Sql] = {}
+        for closing in self.closings:
+            watermark = epoch.before(closing.streams)
+            if watermark is not None:
+                missed = exp.If(this=closing.missed(watermark), true=column(ROWS))
+                counters[closing.counter] = call("sum", exp.Case(ifs=[missed]))
+        return counters
+
+    def _pane_columns(self) -> dict[str, Sql]:
+        time: Sql = column(self.time.name)
+        if self.panes.given:
+            return {
+                PANE: millis(exp.Dot(this=time, expression=exp.to_identifier("start"))),
+                PANE_END: millis(exp.Dot(this=time.copy(), expression=exp.to_identifier("end"))),
+            }
+        if self.panes.length is None:
+            return {PANE: number(0)}
+        return {PANE: floor_to(millis(time), self.panes.length, self.panes.offset)}
+
+    def horizon(self, epoch: Epoch) -> int | None:
+        return least_horizon(self.retentions, epoch)
+
+    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+        """Merge the partials of each group and pane; drop the panes that nobody needs."""
+        where: list[Sql] = []
+        horizon = self.horizon(epoch)
+        if horizon is not None:
+            end = (
+                column(PANE_END)
+                if self.panes.given
+                else column(PANE) + number(self.panes.length or 0)
+            )
+            where.append(end > number(horizon))
+        query = select(
+            rows.query,
+            {**keep(self.group_names), **self.merged()},
+            where,
+            [column(name) for name in self.group_names],
+        )
+        return Relation(query, self.schema)
+
+    def merged(self) -> dict[str, Sql]:
+        """The merge of each stored column, over a group of stored rows."""
+        sums: dict[str, Sql] = {
+            ROWS: exp.Cast(this=call("sum", column(ROWS)), to=exp.DataType.build("bigint"))
+        }
+        return sums | {p.name: p.merge(column(p.name)) for p in self._ordered()}
+
+    def step(self) -> Step:
+        keys = ", ".join(map(str, self.keys)) or "(all rows)"
+        return Step(
+            f"append partial aggregates to {self.name}",
+            (f"group by {keys}, {self.panes.text}", f"partials: {len(self.partials)}"),
+        )

@@ -1,0 +1,251 @@
+"""Arrangements of rows: what joins, holistic aggregates and trailing windows remember.
+
+One store per stream serves every query: it holds the union of the columns they need, and the rows
+that any of them wants. A row carries a flag per *lateness rule*: whether it was on time for the
+operators that share a watermark. A row that is on time for nobody is not stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headrace.engine.arrangements import span
+from headrace.engine.epoch import Epoch
+from headrace.engine.operators.base import Operator, Step, Store
+from headrace.engine.operators.stateless import RowByRow, apply
+from headrace.engine.relations import (
+    Relation,
+    Sql,
+    any_of,
+    call,
+    column,
+    keep,
+    micros,
+    millis,
+    number,
+    select,
+    sql_of,
+)
+from headrace.plan.expressions import Expr
+from headrace.plan.nodes import Filter, Join, Project
+from headrace.plan.types import BOOLEAN, Field, Schema
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """A row is on time if ``time + grace`` is not below the watermark of these streams.
+
+    ``strict`` asks for more than the watermark (sessions), not at least it (joins). ``grace`` is
+    how long after its own time a row is still welcome.
+    """
+
+    streams: frozenset[str]
+    grace: int
+    strict: bool = False
+
+    @property
+    def flag(self) -> str:
+        words = f"{sorted(self.streams)}:{self.grace}:{self.strict}"
+        return f"__on_time_{hashlib.sha256(words.encode()).hexdigest()[:8]}"
+
+    def condition(self, time: Sql, watermark: int | None) -> Sql:
+        if watermark is None:
+            return exp.true()
+        limit = number((watermark - self.grace) * 1_000)
+        return micros(time) > limit if self.strict else micros(time) >= limit
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How far below the watermark of these streams rows are needed; None is for ever.
+
+    Rows of sessions are needed for as long as the session is open, however long it gets:
+    ``sessions`` names the arrangement that knows the first instant of each.
+    """
+
+    streams: frozenset[str]
+    keep: int | None
+    sessions: str | None = None
+
+    def horizon(self, epoch: Epoch) -> int | None:
+        watermark = epoch.after(self.streams)
+        if watermark is None or self.keep is None:
+            return None
+        horizon = watermark - self.keep
+        if self.sessions is not None:
+            open_span = span(epoch.state.arrangement(self.sessions).files)
+            if open_span is not None:
+                horizon = min(horizon, open_span[0])
+        return horizon
+
+
+def least_horizon(retentions: list[Retention], epoch: Epoch) -> int | None:
+    """The horizon that satisfies everybody; None keeps everything."""
+    horizons = [retention.horizon(epoch) for retention in retentions]
+    known = [horizon for horizon in horizons if horizon is not None]
+    return min(known) if known and len(known) == len(horizons) else None
+
+
+@dataclass
+class RowStore(Store):
+    """The rows of one operator (mostly a source), kept for as long as somebody needs them."""
+
+    name: str
+    source: Operator
+    time: str
+    columns: set[str] = field(default_factory=set)
+    wanted: list[Expr | None] = field(default_factory=list)
+    lateness: set[Lateness] = field(default_factory=set)
+    retentions: list[Retention] = field(default_factory=list)
+
+    @property
+    def immediate(self) -> bool:
+        return self.source.immediate
+
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.source,)
+
+    @property
+    def schema(self) -> Schema:
+        fields = [f for f in self.source.node.schema if f.name in self.columns]
+        flags = [Field(rule.flag, BOOLEAN) for rule in self._rules()]
+        return Schema((*fields, *flags))
+
+    def _rules(self) -> list[Lateness]:
+        return sorted(self.lateness, key=lambda rule: rule.flag)
+
+    def advance(self, epoch: Epoch) -> None:
+        rows = self.source.delta(epoch)
+        if rows is None:
+            return
+        time = column(self.time)
+        flags = {
+            rule.flag: rule.condition(time, epoch.before(rule.streams)) for rule in self._rules()
+        }
+        names = [f.name for f in rows.schema if f.name in self.columns]
+        where: list[Sql] = []
+        if self.wanted and all(predicate is not None for predicate in self.wanted):
+            unique = list(dict.fromkeys(p for p in self.wanted if p is not None))
+            where.append(any_of(sql_of(predicate) for predicate in unique))
+        flagged = select(rows.query, {**keep(names), **flags}, where)
+        watch: dict[str, Sql] = {
+            rule.flag: exp.Filter(
+                this=exp.Count(this=exp.Star()),
+                expression=exp.Where(this=exp.Not(this=column(rule.flag))),
+            )
+            for rule in self._rules()
+        }
+        seen = epoch.append(
+            self.name,
+            Relation(flagged, self.schema),
+            first=call("min", millis(time)),
+            last=call("max", millis(time)),
+            watch=watch,
+        )
+        for rule in self._rules():
+            epoch.late[rule.flag] = epoch.late.get(rule.flag, 0) + int(seen[rule.flag] or 0)
+
+    def horizon(self, epoch: Epoch) -> int | None:
+        return least_horizon(self.retentions, epoch)
+
+    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+        horizon = self.horizon(epoch)
+        if horizon is None:
+            return rows
+        fresh = millis(column(self.time)) >= number(horizon)
+        return Relation(select(rows.query, None, [fresh]), rows.schema)
+
+    def step(self) -> Step:
+        kept = "for ever"
+        if self.retentions and all(r.keep is not None for r in self.retentions):
+            longest = max(r.keep for r in self.retentions if r.keep is not None)
+            kept = f"until {longest} ms below the watermark"
+        return Step(
+            f"append rows to {self.name}",
+            (f"columns: {', '.join(sorted(self.columns))}", f"kept {kept}"),
+        )
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """How one operator reads a row store: its own columns, filters and lateness over shared rows.
+
+    ``chain`` are the row-by-row nodes between the stored rows and what the operator reads, lowest
+    first. ``visible_from`` hides rows of a time before the operator's query joined.
+    """
+
+    store: RowStore
+    base: Schema
+    chain: tuple[Filter | Project | Join, ...]
+    lateness: Lateness | None
+    visible_from: int | None
+
+    @property
+    def schema(self) -> Schema:
+        return self.chain[-1].schema if self.chain else self.base
+
+    @property
+    def time(self) -> str:
+        """The store's time column as the operator sees it."""
+        name = self.store.time
+        for node in self.chain:
+            if isinstance(node, Project):
+                name = next((c.name for c in node.columns if c.expr.columns() == {name}), name)
+            elif isinstance(node, Join):
+                alias = node.left_alias if node.left.streams() else node.right_alias
+                name = f"{alias}.{name}" if alias else name
+        return name
+
+    def new(self, epoch: Epoch) -> Relation | None:
+        return self._finish(epoch.new(self.store.name, self._stored_schema()), None, None)
+
+    def old(
+        self, epoch: Epoch, first: int | None = None, last: int | None = None
+    ) -> Relation | None:
+        rows = epoch.old(self.store.name, self._stored_schema(), first, last)
+        return self._finish(rows, first, last)
+
+    def new_span(self, epoch: Epoch) -> tuple[int, int] | None:
+        return span(epoch.new_files(self.store.name))
+
+    def _stored_schema(self) -> Schema:
+        flags = (Field(self.lateness.flag, BOOLEAN),) if self.lateness else ()
+        time = (
+            ()
+            if self.store.time in self.base
+            else (self.store.source.node.schema[self.store.time],)
+        )
+        return Schema((*self.base.fields, *time, *flags))
+
+    def _finish(
+        self, rows: Relation | None, first: int | None, last: int | None
+    ) -> Relation | None:
+        if rows is None:
+            return None
+        time = column(self.store.time)
+        where: list[Sql] = []
+        # Compared as timestamps, so that Parquet can skip what lies outside.
+        if first is not None:
+            where.append(time >= call("timestamp_millis", number(first)))
+        if last is not None:
+            where.append(time < call("timestamp_millis", number(last + 1)))
+        if self.visible_from is not None:
+            where.append(time >= call("timestamp_millis", number(self.visible_from)))
+        if self.lateness is not None:
+            where.append(column(self.lateness.flag))
+        result = Relation(select(rows.query, keep(self.base.names), where), self.base)
+        for node in self.chain:
+            result = apply(node, result)
+        return result
+
+
+def unchained(operator: Operator) -> tuple[Operator, tuple[Filter | Project | Join, ...]]:
+    """Peel the row-by-row operators off, down to what has to be stored."""
+    chain: list[Filter | Project | Join] = []
+    while isinstance(operator, RowByRow):
+        chain.append(operator.node)
+        operator = operator.inputs[0]
+    return operator, tuple(reversed(chain))

@@ -1,0 +1,179 @@
+"""Aggregates taken apart: partial states that can be stored, merged and finished.
+
+Count, sum, average, minimum, maximum, variance and their kin can be computed from partial states
+of disjoint sets of rows (the paper on factor windows calls them distributive and algebraic).
+Every other aggregate is *holistic* and needs the rows themselves.
+
+A partial column is named by a hash of what it computes, so that ``AVG(x)`` and ``SUM(x)``, of one
+query or of two, share one stored sum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.engine.relations import Sql, call, column
+from headrace.plan.expressions import AggregateCall, Cast, Expr
+from headrace.plan.types import BIGINT, DOUBLE, DataType, Field
+from headrace.sql.render import data_type, spark_sql, to_sqlglot
+
+MOMENTS = DataType("struct<n:bigint,mean:double,m2:double>")
+
+# Aggregates that merge with themselves.
+_SELF_MERGING = frozenset(
+    {"min", "max", "bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or", "bit_xor"}
+)
+_VARIANCE: dict[str, tuple[bool, bool]] = {
+    # name: (divide by n - 1, take the root)
+    "variance": (True, False),
+    "var_samp": (True, False),
+    "var_pop": (False, False),
+    "stddev": (True, True),
+    "std": (True, True),
+    "stddev_samp": (True, True),
+    "stddev_pop": (False, True),
+}
+
+
+@dataclass(frozen=True)
+class Partial:
+    """One stored column of partial states."""
+
+    name: str
+    type: DataType
+    update: Sql
+    merge: Callable[[Sql], Sql]
+
+    @property
+    def field(self) -> Field:
+        return Field(self.name, self.type)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partial) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True)
+class Decomposed:
+    """An aggregate as partial columns and the expression that finishes them."""
+
+    partials: tuple[Partial, ...]
+    finish: Sql
+
+
+def is_holistic(aggregate: AggregateCall) -> bool:
+    return decompose(aggregate) is None
+
+
+def decompose(aggregate: AggregateCall) -> Decomposed | None:
+    """Partial states of an aggregate, or None where only the rows will do."""
+    name, kind = aggregate.function, aggregate.type
+    if aggregate.distinct and name not in ("min", "max"):
+        return None
+    if name == "count":
+        partial = _partial(aggregate, _plain(aggregate), BIGINT, _sum_as(BIGINT))
+        return Decomposed((partial,), column(partial.name))
+    if name == "count_if":
+        partial = _partial(aggregate, _plain(aggregate), BIGINT, _sum_as(BIGINT))
+        return Decomposed((partial,), column(partial.name))
+    if name == "sum":
+        partial = _partial(aggregate, _plain(aggregate), kind, _sum_as(kind))
+        return Decomposed((partial,), column(partial.name))
+    if name in _SELF_MERGING:
+        partial = _partial(aggregate, _plain(aggregate), kind, lambda stored: call(name, stored))
+        return Decomposed((partial,), column(partial.name))
+    if name in ("avg", "mean"):
+        return _average(aggregate)
+    if name in _VARIANCE:
+        return _variance(aggregate)
+    return None
+
+
+def _plain(aggregate: AggregateCall) -> AggregateCall:
+    return AggregateCall(
+        aggregate.function, aggregate.arguments, aggregate.type, False, aggregate.filter
+    )
+
+
+def _partial(
+    aggregate: AggregateCall, update: AggregateCall, kind: DataType, merge: Callable[[Sql], Sql]
+) -> Partial:
+    return Partial(_column_name(update), kind, to_sqlglot(update), merge)
+
+
+def _column_name(update: AggregateCall) -> str:
+    digest = hashlib.sha256(f"{spark_sql(update)}:{update.type}".encode()).hexdigest()[:12]
+    return f"__{update.function}_{digest}"
+
+
+def _sum_as(kind: DataType) -> Callable[[Sql], Sql]:
+    """Merge by summing; the cast keeps a decimal from growing with each level of merging."""
+    return lambda stored: exp.Cast(this=call("sum", stored), to=data_type(kind))
+
+
+def _average(aggregate: AggregateCall) -> Decomposed:
+    (argument,) = aggregate.arguments
+    exact = argument.type.is_decimal
+    if exact:
+        precision, scale = argument.type.decimal_parameters
+        sum_type = DataType(f"decimal({min(38, precision + 10)},{scale})")
+        summed: Expr = argument
+    else:
+        sum_type, summed = DOUBLE, Cast(argument, DOUBLE)
+    total = AggregateCall("sum", (summed,), sum_type, False, aggregate.filter)
+    count = AggregateCall("count", (argument,), BIGINT, False, aggregate.filter)
+    sum_partial = _partial(aggregate, total, sum_type, _sum_as(sum_type))
+    count_partial = _partial(aggregate, count, BIGINT, _sum_as(BIGINT))
+    # No rows make NULL, not a division by zero.
+    divisor = call("nullif", column(count_partial.name), exp.Literal.number(0))
+    quotient = exp.Div(this=column(sum_partial.name), expression=divisor)
+    finish = exp.Cast(this=quotient, to=data_type(aggregate.type))
+    return Decomposed((sum_partial, count_partial), finish)
+
+
+def _variance(aggregate: AggregateCall) -> Decomposed:
+    """Count, mean and sum of squared deviations, merged by the formula of Chan et al.
+
+    Sums of squares would be simpler and are wrong in the last digits that matter: they cancel
+    when the mean is large against the spread.
+    """
+    (argument,) = aggregate.arguments
+    value = Cast(argument, DOUBLE)
+    state = AggregateCall("moments", (value,), MOMENTS, False, aggregate.filter)
+
+    def over(name: str, kind: DataType) -> str:
+        return spark_sql(AggregateCall(name, (value,), kind, False, aggregate.filter))
+
+    count, mean = over("count", BIGINT), over("avg", DOUBLE)
+    spread = over("var_pop", DOUBLE)
+    update = _spark(
+        f"named_struct('n', {count}, 'mean', coalesce({mean}, 0.0D), "
+        f"'m2', coalesce({spread} * {count}, 0.0D))"
+    )
+    partial = Partial(_column_name(state), MOMENTS, update, _merge_moments)
+    sample, root = _VARIANCE[aggregate.function]
+    stored = column(partial.name).sql(dialect="spark")
+    divisor = f"nullif({stored}.n - 1, 0)" if sample else f"nullif({stored}.n, 0)"
+    result = f"{stored}.m2 / {divisor}"
+    return Decomposed((partial,), _spark(f"sqrt({result})" if root else result))
+
+
+def _merge_moments(stored: Sql) -> Sql:
+    states = stored.sql(dialect="spark")
+    return _spark(
+        f"aggregate(collect_list({states}), named_struct('n', 0L, 'mean', 0.0D, 'm2', 0.0D), "
+        "(a, b) -> if(b.n = 0, a, named_struct('n', a.n + b.n, "
+        "'mean', a.mean + (b.mean - a.mean) * b.n / (a.n + b.n), "
+        "'m2', a.m2 + b.m2 + (b.mean - a.mean) * (b.mean - a.mean) * a.n * b.n / (a.n + b.n))))"
+    )
+
+
+def _spark(sql: str) -> Sql:
+    """Text that is already Spark SQL, for what sqlglot's builders make harder to read."""
+    return exp.Var(this=sql)

@@ -1,0 +1,106 @@
+"""What users see of a running query: progress reports, status and error."""
+
+from __future__ import annotations
+
+import datetime
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.engine.checkpoint import Committed
+from headrace.engine.runner import EpochReport
+from headrace.errors import HeadraceError
+
+Progress = dict[str, Any]
+
+
+@dataclass
+class QueryState:
+    """The health of one query, updated by the engine and read by its handle."""
+
+    name: str
+    retained: int
+    message: str = "waiting to start"
+    active: bool = True
+    visible_from: int | None = None
+    error: HeadraceError | None = None
+    total_rows: int = 0
+    reports: deque[Progress] = field(default_factory=deque)
+
+    def add(self, progress: Progress) -> None:
+        self.total_rows += progress["numOutputRows"]
+        progress["totalOutputRows"] = self.total_rows
+        self.reports.append(progress)
+        while len(self.reports) > self.retained:
+            self.reports.popleft()
+
+    def fail(self, error: HeadraceError) -> None:
+        self.error, self.active, self.message = error, False, "failed"
+
+    def finish(self, message: str) -> None:
+        if self.active:
+            self.active, self.message = False, message
+
+    def status(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"message": self.message, "isActive": self.active}
+        if self.visible_from is not None:
+            told["from"] = timestamp(self.visible_from)
+        return told
+
+
+def epoch_progress(report: EpochReport) -> Progress:
+    """The progress of the race as a whole."""
+    seconds = report.seconds.get("total", 0.0)
+    rows = sum(report.rows_in.values())
+    return {
+        "epoch": report.epoch,
+        "timestamp": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        "numInputRows": rows,
+        "processedRowsPerSecond": rows / seconds if seconds else 0.0,
+        "seconds": seconds,
+        "durationMs": {name: round(value * 1_000) for name, value in report.seconds.items()},
+        "jobs": report.jobs,
+        "watermarks": {s: timestamp(w) for s, w in report.watermarks.items()},
+        "nullTimes": dict(report.null_times),
+        "rowsOut": dict(report.rows_out),
+    }
+
+
+def query_progress(
+    name: str,
+    report: EpochReport,
+    streams: frozenset[str],
+    stores: Mapping[str, Iterable[str]],
+    state: Committed,
+) -> Progress:
+    """One query's share of an epoch. ``stores`` gives its arrangements and their late counters."""
+    seconds = report.seconds.get("total", 0.0)
+    rows = sum(report.rows_in.get(stream, 0) for stream in streams)
+    watermarks = [report.watermarks.get(stream) for stream in streams]
+    known = [w for w in watermarks if w is not None]
+    arranged = [state.arrangements[s] for s in stores if s in state.arrangements]
+    return {
+        "name": name,
+        "epoch": report.epoch,
+        "timestamp": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        "numInputRows": rows,
+        "processedRowsPerSecond": rows / seconds if seconds else 0.0,
+        "numOutputRows": report.rows_out.get(name, 0),
+        "watermark": timestamp(min(known)) if len(known) == len(watermarks) and known else None,
+        "lateRows": sum(report.late.get(c, 0) for counters in stores.values() for c in counters),
+        "nullTimes": sum(report.null_times.get(stream, 0) for stream in streams),
+        "stateRows": sum(a.rows for a in arranged),
+        "stateBytes": sum(a.size for a in arranged),
+        "durationMs": {
+            "triggerExecution": round(seconds * 1_000),
+            "output": round(report.seconds.get(f"output {name}", 0.0) * 1_000),
+        },
+    }
+
+
+def timestamp(milliseconds: int) -> str:
+    """A time as text, in UTC."""
+    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    moment += datetime.timedelta(milliseconds=milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,376 @@
+"""The life of a race: streams and queries that come and go, start, stop, restart.
+
+``Race`` is the core that the session, the CLI and the tests stand on. It knows plans, not SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
+from headrace.engine.compile import LiveQuery, Physical, compile_queries
+from headrace.engine.coordinator import Coordinator
+from headrace.engine.executor import SparkExecutor, ddl
+from headrace.engine.files import file_system, plain_path
+from headrace.engine.ingest import Trigger
+from headrace.engine.operators.pane_store import PaneStore
+from headrace.engine.operators.row_store import RowStore
+from headrace.engine.operators.stateless import table_view
+from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
+from headrace.engine.relations import table
+from headrace.engine.runner import EpochReport, EpochRunner, Running
+from headrace.engine.sinks import BatchFunction, make_sink
+from headrace.engine.sinks.foreach import in_session
+from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
+from headrace.errors import CheckpointError, QueryError, StreamError
+from headrace.plan.json import plan_hash
+from headrace.plan.nodes import Node, Sink, Source
+from headrace.settings import Settings
+from headrace.stats.catalog import NO_STATISTICS, Statistics
+
+
+@dataclass
+class _Entry:
+    """A query that was started: what it means, its sink, and its health."""
+
+    logical: Node
+    sink: Sink
+    function: BatchFunction | None
+    state: QueryState
+    leaving: bool = False
+    running: Running | None = None
+
+
+@dataclass(frozen=True)
+class RegisteredStream:
+    """A streaming DataFrame and how the plan sees it."""
+
+    frame: DataFrame
+    source: Source
+
+
+@dataclass
+class Race:
+    """All queries over all streams, on one checkpoint."""
+
+    spark: SparkSession
+    checkpoint: str | None
+    settings: Settings
+    streams: dict[str, RegisteredStream] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.executor = SparkExecutor(self.spark, self.settings)
+        self.tables: dict[str, DataFrame] = {}
+        self._entries: dict[str, _Entry] = {}
+        self._lock = threading.RLock()
+        self._coordinator: Coordinator | None = None
+        self._runner: EpochRunner | None = None
+        self._arrived: list[str] = []
+        self.epochs: deque[Progress] = deque(maxlen=10_000)
+        self.statistics: Statistics = NO_STATISTICS
+
+    # Streams and tables
+
+    def add_stream(self, stream: RegisteredStream) -> None:
+        self._refuse_second_name(stream.source.stream)
+        self.streams[stream.source.stream] = stream
+
+    def add_table(self, name: str, frame: DataFrame) -> None:
+        self._refuse_second_name(name)
+        if frame.isStreaming:
+            raise StreamError(
+                f"{name!r} is a streaming DataFrame", hint="register it with race.stream(...)"
+            )
+        self.tables[name] = frame
+        in_session(self.executor.session, frame).createOrReplaceTempView(table_view(name))
+
+    def remove_stream(self, name: str) -> None:
+        """Forget a stream that no query uses."""
+        if name not in self.streams:
+            raise StreamError(f"no stream {name!r}")
+        users = [n for n, e in self._entries.items() if e.state.active and name in e.sink.streams()]
+        if users:
+            raise StreamError(
+                f"stream {name!r} is read by {', '.join(users)}", hint="stop these queries first"
+            )
+        del self.streams[name]
+
+    def _refuse_second_name(self, name: str) -> None:
+        if name in self.streams or name in self.tables:
+            raise StreamError(
+                f"there is a stream or table named {name!r} already", hint="choose another name"
+            )
+
+    # Queries
+
+    def add_query(self, logical: Node, sink: Sink, function: BatchFunction | None) -> QueryState:
+        """Check a query and let it join: now if the race runs, else when it starts."""
+        with self._lock:
+            known = self._entries.get(sink.name)
+            if known is not None and known.state.active:
+                raise QueryError(
+                    f"there is a query named {sink.name!r} already",
+                    hint="choose another queryName, or stop the first one",
+                    condition="DUPLICATE_QUERY",
+                )
+            compile_queries([LiveQuery(sink, None)])
+            make_sink(sink, self.spark, function).open()
+            state = QueryState(sink.name, self.settings.retained_progress)
+            self._entries[sink.name] = _Entry(logical, sink, function, state)
+            if self.active:
+                self._arrived.append(sink.name)
+                assert self._coordinator is not None
+                self._coordinator.wake()
+            return state
+
+    def remove_query(self, name: str) -> None:
+        """Let a query go; the others do not notice."""
+        with self._lock:
+            entry = self._entries.get(name)
+            if entry is None or not entry.state.active:
+                return
+            if not self.active:
+                entry.state.finish("stopped")
+                return
+            entry.leaving = True
+            assert self._coordinator is not None
+            self._coordinator.wake()
+
+    # Start and stop
+
+    @property
+    def active(self) -> bool:
+        return self._coordinator is not None and self._coordinator.active
+
+    def start(self, trigger: Trigger) -> None:
+        if self.active:
+            raise QueryError("the race runs already", hint="call stop() first")
+        live = {n: e for n, e in self._entries.items() if e.state.active}
+        if not live:
+            raise QueryError(
+                "there is no query to run", hint="start one: query.writeStream…start()"
+            )
+        checkpoint = self._open_checkpoint()
+        state, unfinished = checkpoint.open()
+        self._compare(state, live)
+        self._runner = EpochRunner(self.executor, checkpoint, state, _key(checkpoint.root))
+        self._runner.use({name: self._enrol(entry, state) for name, entry in live.items()})
+        self._coordinator = Coordinator(
+            self._runner,
+            checkpoint,
+            self.settings,
+            {name: stream.frame for name, stream in self.streams.items()},
+            unfinished,
+            self._between_epochs,
+            self._on_report,
+        )
+        for entry in live.values():
+            entry.state.message = "running"
+        self._coordinator.start(trigger)
+
+    def stop(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.stop()
+            self._settle()
+
+    def join(self, timeout: float | None) -> bool:
+        """Wait for the end; raises what ended the race, if it did not end well."""
+        if self._coordinator is None:
+            return True
+        if not self._coordinator.join(timeout):
+            return False
+        self._settle()
+        failures = [e.state.error for e in self._entries.values() if e.state.error is not None]
+        if self._coordinator.error is not None:
+            raise self._coordinator.error
+        if failures and not any(e.state.error is None for e in self._entries.values()):
+            raise failures[0]
+        return True
+
+    def _settle(self) -> None:
+        """Tell every query how the race ended."""
+        assert self._coordinator is not None
+        self._notice_stream_errors()
+        for entry in self._entries.values():
+            if not entry.state.active or entry.running is None:
+                continue
+            if self._coordinator.error is not None:
+                entry.state.fail(self._coordinator.error)
+            else:
+                # The query stays registered: the race may be started again.
+                entry.state.message = "stopped with the race"
+
+    def _open_checkpoint(self) -> Checkpoint:
+        if self.checkpoint is None:
+            raise CheckpointError(
+                "this race has no checkpoint", hint="give one: Headrace(spark, checkpoint='state/')"
+            )
+        root = plain_path(self.checkpoint)
+        files = file_system(self.spark, root)
+        return Checkpoint(files, root, self.settings.retained_commits)
+
+    def _compare(self, state: Committed, live: Mapping[str, _Entry]) -> None:
+        """Refuse a checkpoint that holds other queries than the ones that are started."""
+        for name, record in list(state.queries.items()):
+            entry = live.get(name)
+            if entry is not None and record.plan == _meaning(entry):
+                if set(record.stores) == set(_store_names(entry, record.visible_from)):
+                    continue
+                problem = f"plans query {name!r} differently than the version that wrote it"
+            elif entry is None:
+                problem = f"holds query {name!r}, which was not started"
+            else:
+                problem = f"holds another query named {name!r}"
+            if not self.settings.allow_query_change:
+                raise CheckpointError(
+                    f"the checkpoint {self.checkpoint} {problem}",
+                    hint="start the same queries, name a new checkpoint, or set "
+                    "spark.headrace.allowQueryChange=true to drop that query's state",
+                    condition="CHECKPOINT_QUERIES",
+                )
+            del state.queries[name]
+
+    def _enrol(self, entry: _Entry, state: Committed) -> Running:
+        """Give a query its place in the state: where it was, or from now on."""
+        name = entry.sink.name
+        record = state.queries.get(name)
+        if record is None:
+            seen = [state.greatest.get(stream) for stream in entry.sink.streams()]
+            times = [time for time in seen if time is not None]
+            visible_from = max(times) + 1 if times else None
+            record = QueryRecord(
+                _meaning(entry), state.epoch + 1, visible_from, _store_names(entry, visible_from)
+            )
+            state.queries[name] = record
+            old = state.arrangements.pop(results_arrangement(name), None)
+            if old is not None:
+                state.garbage += [(state.epoch + 1, file.path) for file in old.files]
+        entry.state.visible_from = record.visible_from
+        entry.running = Running(
+            LiveQuery(entry.sink, record.visible_from),
+            make_sink(entry.sink, self.spark, entry.function),
+        )
+        return entry.running
+
+    # Called by the coordinator, on its thread
+
+    def _between_epochs(self) -> bool:
+        """Let queries join and leave; whether anything changed."""
+        self._notice_stream_errors()
+        with self._lock:
+            leaving = [n for n, e in self._entries.items() if e.leaving]
+            arrived, self._arrived = self._arrived, []
+            if not leaving and not arrived:
+                return False
+            runner = self._runner
+            assert runner is not None
+            queries = dict(runner.queries)
+            for name in leaving:
+                entry = self._entries[name]
+                entry.leaving = False
+                queries.pop(name, None)
+                runner.state.queries.pop(name, None)
+                entry.state.finish("stopped")
+            for name in arrived:
+                entry = self._entries[name]
+                if entry.state.active:
+                    queries[name] = self._enrol(entry, runner.state)
+                    entry.state.message = "running"
+                    assert self._coordinator is not None
+                    self._coordinator.frames |= {
+                        s: self.streams[s].frame for s in entry.sink.streams()
+                    }
+            runner.use(queries)
+            return True
+
+    def _notice_stream_errors(self) -> None:
+        """A stream that broke takes its queries with it; their state stays for a restart."""
+        assert self._coordinator is not None
+        for stream, error in self._coordinator.stream_errors.items():
+            for entry in self._entries.values():
+                if entry.state.active and stream in entry.sink.streams():
+                    entry.state.fail(error)
+
+    def _on_report(self, report: EpochReport) -> None:
+        assert self._runner is not None
+        for name, error in report.failures.items():
+            self._entries[name].state.fail(error)
+        self.epochs.append(epoch_progress(report))
+        physical = self._runner.physical
+        for name in self._runner.queries:
+            entry = self._entries[name]
+            stores = _late_counters(physical, name)
+            entry.state.add(
+                query_progress(name, report, entry.sink.streams(), stores, self._runner.state)
+            )
+
+    # Reading
+
+    def plans(self) -> list[Node]:
+        """The plans of the queries that take part."""
+        return [entry.sink for entry in self._entries.values() if entry.state.active]
+
+    def stream_progress(self, name: str) -> list[dict[str, Any]]:
+        if name not in self.streams:
+            raise StreamError(f"no stream {name!r}")
+        return self._coordinator.progress_of(name) if self._coordinator is not None else []
+
+    def explain_steps(self, sink: Sink) -> list[object]:
+        return list(compile_queries([LiveQuery(sink, None)]).steps(sink.name))
+
+    def results(self, name: str) -> DataFrame:
+        """The result table of a query, as of the last committed epoch."""
+        entry = self._entries.get(name)
+        if entry is None or entry.sink.format != "results":
+            kept = [n for n, e in self._entries.items() if e.sink.format == "results"]
+            raise QueryError(
+                f"no query keeps results under the name {name!r}",
+                hint=f"these do: {', '.join(kept)}" if kept else "start one with format('results')",
+            )
+        if self._runner is not None:
+            state = self._runner.state
+        else:
+            state, _ = self._open_checkpoint().open()
+        arrangement = state.arrangements.get(results_arrangement(name))
+        paths = [f.path for f in arrangement.files if f.rows] if arrangement is not None else []
+        schema = stored_schema(entry.sink)
+        if not paths:
+            return self.spark.createDataFrame([], ddl(entry.sink.schema))
+        session = self.executor.session
+        view = f"headrace_results_{_key(name)}"
+        session.read.schema(ddl(schema)).parquet(*paths).createOrReplaceTempView(view)
+        frame = self.executor.frame(newest(entry.sink, table(view)))
+        return in_session(self.spark, frame).select(*(f"`{n}`" for n in entry.sink.schema.names))
+
+
+def _meaning(entry: _Entry) -> str:
+    return plan_hash(entry.logical) + ":" + entry.sink.mode.value
+
+
+def _store_names(entry: _Entry, visible_from: int | None) -> tuple[str, ...]:
+    physical = compile_queries([LiveQuery(entry.sink, visible_from)])
+    return tuple(sorted(store.name for store in physical.stores))
+
+
+def _late_counters(physical: Physical, query: str) -> dict[str, list[str]]:
+    """The stores of a query, each with the names of its late-row counters."""
+    counters: dict[str, list[str]] = {}
+    for store in physical.stores_of(physical.outputs[query]):
+        if isinstance(store, PaneStore):
+            counters[store.name] = [closing.counter for closing in store.closings]
+        elif isinstance(store, RowStore):
+            counters[store.name] = [rule.flag for rule in store.lateness]
+        else:
+            counters[store.name] = []
+    return counters
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

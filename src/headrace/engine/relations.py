@@ -1,0 +1,169 @@
+"""Relational definitions: what a physical operator computes, as a query over named inputs.
+
+A definition is a sqlglot query, not DataFrame code, so that more than one executor can run it.
+This file holds the few building blocks that operators share; columns are named as in the plan,
+and names that begin with two underscores are the engine's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.plan.expressions import Expr
+from headrace.plan.nodes import Filter, Join, Node, Project
+from headrace.plan.types import Schema
+from headrace.sql.render import data_type, to_sqlglot
+
+Sql = exp.Expr
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A query and the schema of its rows."""
+
+    query: exp.Query
+    schema: Schema
+
+
+def column(name: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def number(value: int) -> Sql:
+    """A whole number as a bigint, whatever its size."""
+    return exp.Cast(
+        this=exp.Literal(this=str(value), is_string=False), to=exp.DataType.build("bigint")
+    )
+
+
+def text(value: str) -> Sql:
+    return exp.Literal.string(value)
+
+
+def call(name: str, *arguments: Sql) -> Sql:
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def named(value: Sql, name: str) -> Sql:
+    return exp.alias_(value, name, quoted=True, copy=False)
+
+
+def struct(**fields: Sql) -> Sql:
+    parts: list[Sql] = []
+    for name, value in fields.items():
+        parts += [text(name), value]
+    return call("named_struct", *parts)
+
+
+def millis(time: Sql) -> Sql:
+    """A timestamp as milliseconds, rounded down: exact enough for every window boundary."""
+    return call("unix_millis", time)
+
+
+def micros(time: Sql) -> Sql:
+    return call("unix_micros", time)
+
+
+def floor_to(time: Sql, step: int, offset: int) -> Sql:
+    """The last multiple of the step (plus offset) at or before a time, in integers.
+
+    Not ``floor(time / step)``: Spark divides bigints as doubles.
+    """
+    return time - call("pmod", time.copy() - number(offset), number(step))
+
+
+def window_struct(start: Sql, end: Sql) -> Sql:
+    return struct(start=call("timestamp_millis", start), end=call("timestamp_millis", end))
+
+
+def all_of(conditions: Iterable[Sql]) -> Sql | None:
+    wanted = list(conditions)
+    return exp.and_(*wanted, copy=False) if wanted else None
+
+
+def any_of(conditions: Iterable[Sql]) -> Sql:
+    return exp.or_(*conditions, copy=False)
+
+
+def table(name: str) -> exp.Select:
+    return exp.Select(expressions=[exp.Star()]).from_(exp.to_table(name), copy=False)
+
+
+def select(
+    source: exp.Query,
+    columns: Mapping[str, Sql] | None,
+    where: Iterable[Sql] = (),
+    group_by: Iterable[Sql] = (),
+) -> exp.Select:
+    """``SELECT columns FROM (source) WHERE … GROUP BY …``; no columns means all of them."""
+    chosen: list[Sql] = (
+        [exp.Star()] if columns is None else [named(value, name) for name, value in columns.items()]
+    )
+    if isinstance(source, exp.Select) and _is_bare_table(source):
+        query = exp.Select(expressions=chosen).from_(source.args["from_"].this.copy(), copy=False)
+    else:
+        query = exp.Select(expressions=chosen).from_(source.subquery(copy=False), copy=False)
+    condition = all_of(where)
+    if condition is not None:
+        query = query.where(condition, copy=False)
+    groups = list(group_by)
+    if groups:
+        query = query.group_by(*groups, copy=False)
+    return query
+
+
+def _is_bare_table(query: exp.Select) -> bool:
+    """``SELECT * FROM name``, which needs no subquery around it."""
+    parts = {name for name, value in query.args.items() if value}
+    return parts == {"expressions", "from_"} and isinstance(query.expressions[0], exp.Star)
+
+
+def keep(names: Iterable[str]) -> dict[str, Sql]:
+    return {name: column(name) for name in names}
+
+
+def union_all(queries: list[exp.Query]) -> exp.Query:
+    result = queries[0]
+    for query in queries[1:]:
+        result = exp.Union(this=result, expression=query, distinct=False)
+    return result
+
+
+def apply_row_by_row(node: Filter | Project, rows: Relation) -> Relation:
+    """A filter or projection over rows."""
+    if isinstance(node, Filter):
+        return Relation(select(rows.query, None, [to_sqlglot(node.predicate)]), node.schema)
+    columns = {c.name: to_sqlglot(c.expr) for c in node.columns}
+    return Relation(select(rows.query, columns), node.schema)
+
+
+def qualify(
+    rows: Relation, join_side_schema: Schema, extra: Mapping[str, Sql] | None = None
+) -> exp.Select:
+    """Rename an input's columns to the names they have above a join."""
+    renamed = {
+        target.name: column(source.name)
+        for source, target in zip(rows.schema, join_side_schema, strict=True)
+    }
+    return select(rows.query, {**renamed, **(extra or {})})
+
+
+def null_columns(schema: Schema) -> dict[str, Sql]:
+    """A NULL of the right type for each column."""
+    return {f.name: exp.Cast(this=exp.Null(), to=data_type(f.type)) for f in schema}
+
+
+def is_row_by_row(node: Node) -> bool:
+    return isinstance(node, Filter | Project)
+
+
+def is_table_join(node: Node) -> bool:
+    """Whether one side of a join is static, so that the join keeps no state."""
+    return isinstance(node, Join) and not (node.left.streams() and node.right.streams())
+
+
+def sql_of(expr: Expr) -> Sql:
+    return to_sqlglot(expr)

@@ -1,0 +1,360 @@
+"""One epoch from intent to commit.
+
+The order of durable steps is intent, state, sink output (staged), commit, publication. Stores and
+outputs that depend on the new rows alone run first; what they saw of the rows' times gives the
+watermarks, and then the rest runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headrace.engine.checkpoint import Checkpoint, Committed, Intent
+from headrace.engine.compaction import merge_files
+from headrace.engine.compile import LiveQuery, Physical, compile_queries
+from headrace.engine.epoch import Epoch
+from headrace.engine.executor import SparkExecutor, WatchedInput
+from headrace.engine.operators.base import Operator, Store
+from headrace.engine.operators.stateless import SourceRows
+from headrace.engine.sinks import QuerySink
+from headrace.engine.sinks.results import ResultsSink
+from headrace.engine.spark_errors import one_line
+from headrace.errors import HeadraceError, QueryError, SinkError
+from headrace.plan.nodes import Source
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch of a stream, as Spark handed it over."""
+
+    frame: DataFrame
+    number: int
+
+
+@dataclass(frozen=True)
+class Running:
+    """A live query with its sink."""
+
+    live: LiveQuery
+    sink: QuerySink
+
+    @property
+    def name(self) -> str:
+        return self.live.sink.name
+
+
+@dataclass
+class EpochReport:
+    """What an epoch did, for progress and statistics."""
+
+    epoch: int
+    rows_in: dict[str, int] = field(default_factory=dict)
+    null_times: dict[str, int] = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, HeadraceError] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    jobs: int = 0
+
+
+class EpochRunner:
+    """Holds the current plan and state, and runs epochs over them."""
+
+    def __init__(
+        self,
+        executor: SparkExecutor,
+        checkpoint: Checkpoint,
+        state: Committed,
+        key: str,
+    ) -> None:
+        self._executor = executor
+        self._checkpoint = checkpoint
+        self._key = key
+        self.state = state
+        self.queries: dict[str, Running] = {}
+        self.physical = Physical()
+        self._last_rows: int | None = None
+
+    def use(self, queries: Mapping[str, Running]) -> None:
+        """Run these queries from now on."""
+        self.queries = dict(queries)
+        self.physical = compile_queries([running.live for running in queries.values()])
+        self.state.plan_version += 1
+
+    def run(self, batches: Mapping[str, Batch]) -> EpochReport:
+        """Process the batches as one epoch. A query that fails is left out; the rest goes on."""
+        number = self.state.epoch + 1
+        failures: dict[str, HeadraceError] = {}
+        self._checkpoint.begin(Intent(number, {s: b.number for s, b in batches.items()}))
+        while True:
+            report = EpochReport(number, failures=failures)
+            attempt = _Attempt(self, batches, report)
+            try:
+                state = attempt.run()
+            except _QueriesFailed as failed:
+                failures |= failed.errors
+                self._leave_out(failed.errors)
+                continue
+            finally:
+                attempt.release()
+            break
+        if len(report.failures) >= len(self.queries):
+            # Nobody is left to go on for: the epoch is not committed, so a restart repeats it.
+            raise next(iter(report.failures.values()))
+        for name in report.failures:
+            state.queries.pop(name, None)
+        started = time.monotonic()
+        self._checkpoint.commit(state)
+        self.state = state
+        for name, running in self.queries.items():
+            if name not in report.failures:
+                running.sink.publish(number)
+        self._leave_out(report.failures)
+        report.seconds["commit"] = time.monotonic() - started
+        report.jobs = self._executor.jobs
+        self._last_rows = sum(report.rows_in.values())
+        return report
+
+    def tidy(self, limit: int) -> None:
+        """Merge small files of the state, between two epochs.
+
+        The merged files take the place of the small ones in memory now and durably with the next
+        commit; until then a restart finds the small ones.
+        """
+        epoch = Epoch(
+            self.state.epoch + 1,
+            self._executor,
+            self._checkpoint,
+            self.state,
+            {},
+            watermarks_before=self.state.watermarks,
+            watermarks_after=dict(self.state.watermarks),
+        )
+        self._executor.begin_epoch()
+        for store in self.physical.stores:
+            merge_files(epoch, store.name, store.schema, partial(store.compacted, epoch), limit)
+        for running in self.queries.values():
+            if isinstance(running.sink, ResultsSink):
+                running.sink.tidy(epoch, limit)
+
+    def _leave_out(self, failed: Mapping[str, HeadraceError]) -> None:
+        remaining = {n: q for n, q in self.queries.items() if n not in failed}
+        if not remaining:
+            raise next(iter(failed.values()))
+        if len(remaining) < len(self.queries):
+            self.use(remaining)
+
+
+class _QueriesFailed(Exception):
+    """Some queries cannot take part in this epoch."""
+
+    def __init__(self, errors: dict[str, HeadraceError]) -> None:
+        super().__init__(", ".join(errors))
+        self.errors = errors
+
+
+class _Attempt:
+    """One try at an epoch; it changes a copy of the state."""
+
+    def __init__(
+        self, runner: EpochRunner, batches: Mapping[str, Batch], report: EpochReport
+    ) -> None:
+        self._runner = runner
+        self._report = report
+        self._physical = runner.physical
+        self._executor = runner._executor
+        self._executor.begin_epoch()
+        self._executor.adapt(runner._last_rows)
+        state = copy.deepcopy(runner.state)
+        state.epoch = report.epoch
+        state.publications = []
+        state.batches |= {stream: batch.number for stream, batch in batches.items()}
+        inputs = {
+            stream: self._executor.bind_foreign(
+                batch.frame, f"{runner._key}_{stream}", _watch(self._physical.sources[stream])
+            )
+            for stream, batch in batches.items()
+            if stream in self._physical.sources
+        }
+        self._epoch = Epoch(
+            report.epoch,
+            self._executor,
+            runner._checkpoint,
+            state,
+            inputs,
+            watermarks_before=dict(runner.state.watermarks),
+        )
+
+    def run(self) -> Committed:
+        started = time.monotonic()
+        self._keep_what_is_read_twice()
+        pending = self._advance(self._physical.stores, only_immediate=True)
+        outputs = dict(self._physical.outputs)
+        immediate = {n: op for n, op in outputs.items() if op.immediate}
+        self._write(immediate)
+        self._learn_watermarks()
+        self._report.seconds["ingest"] = time.monotonic() - started
+        started = time.monotonic()
+        self._advance(pending, only_immediate=False)
+        self._write({n: op for n, op in outputs.items() if n not in immediate})
+        self._drop_expired()
+        self._report.seconds["emit"] = time.monotonic() - started
+        self._report.late = self._epoch.late
+        return self._epoch.state
+
+    def release(self) -> None:
+        for batch in self._epoch.batches.values():
+            batch.release()
+
+    def _keep_what_is_read_twice(self) -> None:
+        readers: Counter[str] = Counter()
+        sure: Counter[str] = Counter()
+        for store in self._physical.stores:
+            for operator in store.inputs():
+                streams = _streams_read(operator)
+                readers.update(streams)
+                if store.immediate:
+                    sure.update(streams)
+        for name, operator in self._physical.outputs.items():
+            streams = _streams_read(operator)
+            readers.update(streams)
+            if operator.immediate and self._runner.queries[name].sink.reads_all:
+                sure.update(streams)
+        for stream, batch in self._epoch.batches.items():
+            if readers[stream] > 1:
+                batch.keep()
+            if not sure[stream]:
+                batch.watch_now()
+
+    def _advance(self, stores: list[Store], only_immediate: bool) -> list[Store]:
+        """Append to the stores in order; what has to wait for the watermarks is handed back."""
+        waiting = []
+        for store in stores:
+            if only_immediate and not store.immediate:
+                waiting.append(store)
+                continue
+            try:
+                store.advance(self._epoch)
+            except Exception as error:
+                raise self._blame(store, error) from error
+        return waiting
+
+    def _blame(self, store: Store, error: Exception) -> Exception:
+        """Find the queries for which a store cannot be written; storage trouble is nobody's."""
+        self._runner._checkpoint.probe()
+        users = {
+            name: running
+            for name, running in self._runner.queries.items()
+            if any(s is store for s in self._physical.stores_of(self._physical.outputs[name]))
+        }
+        if len(users) > 1:
+            guilty = {name: q for name, q in users.items() if self._fails_alone(store.name, q)}
+            users = guilty or users
+        return _QueriesFailed({name: _query_failed(name, error) for name in users})
+
+    def _fails_alone(self, store: str, running: Running) -> bool:
+        """Whether one query's share of a store fails by itself."""
+        alone = compile_queries([running.live])
+        for candidate in alone.stores:
+            if candidate.name == store:
+                trial = copy.copy(self._epoch)
+                trial.state = copy.deepcopy(self._epoch.state)
+                try:
+                    candidate.advance(trial)
+                except Exception:
+                    return True
+        return False
+
+    def _write(self, outputs: Mapping[str, Operator]) -> None:
+        for name, operator in outputs.items():
+            sink = self._runner.queries[name].sink
+            started = time.monotonic()
+            try:
+                rows = operator.delta(self._epoch)
+                self._report.rows_out[name] = 0 if rows is None else sink.write(self._epoch, rows)
+            except Exception as error:
+                # State is untouched by a sink, so the epoch goes on without this query.
+                self._runner._checkpoint.probe()
+                self._report.failures[name] = _query_failed(name, error)
+            self._report.seconds[f"output {name}"] = time.monotonic() - started
+
+    def _learn_watermarks(self) -> None:
+        """The greatest time seen, less the stream's delay; a watermark never goes back."""
+        state = self._epoch.state
+        for stream, batch in self._epoch.batches.items():
+            seen = _seen(batch)
+            self._epoch.seen[stream] = seen
+            self._report.rows_in[stream] = int(seen["rows"])
+            self._report.null_times[stream] = int(seen["null_times"])
+            greatest = seen["greatest"]
+            if greatest is None:
+                continue
+            known = state.greatest.get(stream)
+            state.greatest[stream] = greatest if known is None else max(known, greatest)
+            delay = self._physical.sources[stream].delay
+            before = state.watermarks.get(stream)
+            after = state.greatest[stream] - delay
+            state.watermarks[stream] = after if before is None else max(before, after)
+        self._epoch.watermarks_after = dict(state.watermarks)
+        self._report.watermarks = dict(state.watermarks)
+
+    def _drop_expired(self) -> None:
+        """Take files out of the state that no query can need again."""
+        state = self._epoch.state
+        live = {store.name for store in self._physical.stores}
+        for store in self._physical.stores:
+            arrangement = state.arrangement(store.name)
+            gone = arrangement.expired(store.horizon(self._epoch))
+            gone += [file for file in arrangement.files if not file.rows]
+            arrangement.replace(gone, [])
+            state.garbage += [(state.epoch, file.path) for file in gone]
+        for name in [
+            n for n in state.arrangements if n not in live and not n.startswith("results-")
+        ]:
+            state.garbage += [(state.epoch, f.path) for f in state.arrangements.pop(name).files]
+
+
+def _watch(source: Source) -> dict[str, str]:
+    """What is counted of a stream's rows as they pass."""
+    return {
+        "rows": "count(*)",
+        "null_times": f"count_if(`{source.time}` IS NULL)",
+        "greatest": f"max(unix_millis(`{source.time}`))",
+    }
+
+
+def _seen(batch: WatchedInput) -> dict[str, Any]:
+    try:
+        return batch.seen()
+    except Exception:
+        # Spark found out that no row could pass and never read the batch.
+        batch.watch_now()
+        return batch.seen()
+
+
+def _streams_read(operator: Operator) -> list[str]:
+    """Streams whose new rows an operator reads itself, not through a store."""
+    if isinstance(operator, SourceRows):
+        return [operator.node.stream]
+    if operator.stores:
+        return []
+    return [stream for below in operator.inputs for stream in _streams_read(below)]
+
+
+def _query_failed(name: str, error: Exception) -> HeadraceError:
+    if isinstance(error, SinkError | QueryError):
+        return error
+    return QueryError(
+        f"query {name!r} failed: {one_line(error)}",
+        hint="mend the cause and start it again; the other queries go on",
+        condition="QUERY_FAILED",
+    )

@@ -1,0 +1,40 @@
+"""Prints each epoch's rows, as Spark's console sink does."""
+
+from __future__ import annotations
+
+from headrace.engine.epoch import Epoch
+from headrace.engine.relations import Relation
+from headrace.engine.sinks.base import QuerySink
+from headrace.errors import SinkError
+from headrace.plan.nodes import Sink
+
+
+class ConsoleSink(QuerySink):
+    """Shows the first rows of each epoch; options ``numRows`` and ``truncate``."""
+
+    reads_all = False
+
+    def __init__(self, sink: Sink, options: dict[str, str]) -> None:
+        super().__init__(sink)
+        try:
+            self._rows = int(options.get("numRows", "20"))
+        except ValueError:
+            raise SinkError(f"numRows is {options['numRows']!r}", hint="a whole number") from None
+        self._truncate = options.get("truncate", "true").lower() != "false"
+        self._text = ""
+
+    def write(self, epoch: Epoch, rows: Relation) -> int:
+        frame = epoch.executor.frame(rows.query).persist()
+        try:
+            epoch.executor.jobs += 2
+            count = frame.count()
+            self._text = frame._show_string(self._rows, self._truncate) if count else ""  # type: ignore[operator]
+        finally:
+            frame.unpersist()
+        return count
+
+    def publish(self, epoch: int) -> None:
+        if self._text:
+            line = "-" * 43
+            print(f"{line}\n{self.name}, epoch {epoch}\n{line}\n{self._text}")
+            self._text = ""

@@ -1,0 +1,255 @@
+"""Queries as users hold them: a plan, a writer with PySpark's names, and a handle while it runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headrace.cost.rows import flow_cost
+from headrace.engine.check import check_expressions
+from headrace.engine.progress import QueryState
+from headrace.engine.race import Race
+from headrace.errors import HeadraceError, QueryError
+from headrace.explain import Alternative, Explanation, explain
+from headrace.optimizer import Optimized, optimize
+from headrace.plan.nodes import Aggregate, Node, OutputMode, Sink
+from headrace.plan.text import plan_text
+from headrace.plan.types import Schema
+from headrace.plan.windows import Landmark
+from headrace.stats.catalog import Statistics
+
+_unnamed = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class RankedPlan:
+    """A valid plan of a query, as :meth:`Query.alternatives` lists it."""
+
+    info: Alternative
+    plan: Node
+
+    def __str__(self) -> str:
+        mark = "*" if self.info.chosen else " "
+        return (
+            f"{mark} {self.info.name}: cost {self.info.cost} ({self.info.rule}) {self.info.reason}"
+        )
+
+
+class Query:
+    """A standing query that has a meaning and a plan, but does not run yet."""
+
+    def __init__(
+        self,
+        race: Race,
+        statistics: Callable[[], Statistics],
+        logical: Node,
+        forced: Node | None = None,
+    ) -> None:
+        self._race = race
+        self._statistics = statistics
+        self._forced = forced
+        self.plan = logical
+
+    @property
+    def schema(self) -> Schema:
+        return self.plan.schema
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.plan.schema.names)
+
+    @property
+    def optimized(self) -> Optimized:
+        """The plan that runs, and which rules made it."""
+        if self._forced is not None:
+            return Optimized(self._forced, optimize(self._forced, frozenset(_all_rules())).trace)
+        return optimize(self.plan, self._race.settings.disabled_rules)
+
+    def explain(self, extended: bool | str | None = None, mode: str | None = None) -> None:
+        """Print the plan, as in PySpark. Modes: simple, extended, cost, json, dot."""
+        print(self.explanation(_mode(extended, mode)))
+
+    def explanation(self, mode: str = "simple") -> str:
+        """What :meth:`explain` prints."""
+        optimized = self.optimized
+        sink = Sink(optimized.plan, "query", "results", _natural_mode(optimized.plan))
+        steps: list[Any] = self._race.explain_steps(sink)
+        ranked = [entry.info for entry in self.alternatives()]
+        described = Explanation(self.plan, optimized, steps, ranked, self._statistics())
+        return explain(described, mode)
+
+    def alternatives(self) -> list[RankedPlan]:
+        """The valid plans, cheapest first where costs are known, with the rule behind each."""
+        optimized = self.optimized
+        disabled = self._race.settings.disabled_rules
+        found: dict[Node, RankedPlan] = {}
+
+        def add(name: str, plan: Node, rule: str, reason: str) -> None:
+            if plan not in found:
+                chosen = plan == optimized.plan
+                cost = flow_cost(plan, self._statistics())
+                found[plan] = RankedPlan(Alternative(name, cost, rule, chosen, reason), plan)
+
+        why = "forced by the user" if self._forced is not None else "all rules applied"
+        add("chosen", optimized.plan, "using" if self._forced else "all", why)
+        full = optimize(self.plan, disabled)
+        add("optimized", full.plan, "all", "all rules applied")
+        for rule in full.trace.fired:
+            plan = optimize(self.plan, disabled | {rule}).plan
+            add(f"without {rule}", plan, rule, "this rule left out")
+        add("as written", self.plan, "none", "no rule applied")
+        return list(found.values())
+
+    def using(self, alternative: RankedPlan) -> Query:
+        """The same query, with this plan whatever the optimizer thinks of it."""
+        if alternative not in self.alternatives():
+            raise QueryError(
+                "that alternative belongs to another query", hint="take one of alternatives()"
+            )
+        return Query(self._race, self._statistics, self.plan, alternative.plan)
+
+    @property
+    def writeStream(self) -> QueryWriter:
+        return QueryWriter(self)
+
+    def __str__(self) -> str:
+        return plan_text(self.plan)
+
+    def __repr__(self) -> str:
+        return f"Query[{self.plan.schema}]"
+
+
+class QueryWriter:
+    """PySpark's ``DataStreamWriter`` for a Headrace query."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._name: str | None = None
+        self._format: str | None = None
+        self._mode: OutputMode | None = None
+        self._options: dict[str, str] = {}
+        self._function: Callable[[DataFrame, int], None] | None = None
+
+    def queryName(self, name: str) -> QueryWriter:
+        if not name or not all(c.isalnum() or c in "_-" for c in name):
+            raise QueryError(
+                f"{name!r} is no name for a query", hint="use letters, digits, '_' and '-'"
+            )
+        self._name = name
+        return self
+
+    def format(self, source: str) -> QueryWriter:
+        self._format = source
+        return self
+
+    def outputMode(self, mode: str) -> QueryWriter:
+        try:
+            self._mode = OutputMode(mode.lower())
+        except ValueError:
+            raise QueryError(f"no output mode {mode!r}", hint="use 'append' or 'update'") from None
+        return self
+
+    def option(self, key: str, value: object) -> QueryWriter:
+        self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        return self
+
+    def options(self, **options: object) -> QueryWriter:
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> QueryWriter:
+        self._format, self._function = "foreachBatch", func
+        return self
+
+    def start(self, path: str | None = None) -> QueryHandle:
+        """Let the query join: at once if the race runs, else when it starts."""
+        if path is not None:
+            self._options["path"] = path
+        race, plan = self._query._race, self._query.optimized.plan
+        sink = Sink(
+            plan,
+            self._name or f"query-{next(_unnamed)}",
+            self._format or ("parquet" if "path" in self._options else "results"),
+            self._output_mode(plan),
+            tuple(sorted(self._options.items())),
+        )
+        check_expressions(race.executor.session, plan)
+        return QueryHandle(race, sink, race.add_query(self._query.plan, sink, self._function))
+
+    def _output_mode(self, plan: Node) -> OutputMode:
+        natural = _natural_mode(plan)
+        if self._mode is OutputMode.APPEND and natural is OutputMode.UPDATE:
+            raise QueryError(
+                "a landmark never ends, so its results are never final",
+                hint="use outputMode('update')",
+            )
+        return self._mode or natural
+
+
+class QueryHandle:
+    """A query that was started, with PySpark's names where Spark has such a thing."""
+
+    def __init__(self, race: Race, sink: Sink, state: QueryState) -> None:
+        self._race = race
+        self._sink = sink
+        self._state = state
+
+    @property
+    def name(self) -> str:
+        return self._sink.name
+
+    @property
+    def isActive(self) -> bool:
+        return self._state.active
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What it is doing, and from which time on it sees every row, if not from the start."""
+        return self._state.status()
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        return self._state.reports[-1] if self._state.reports else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        return list(self._state.reports)
+
+    def exception(self) -> HeadraceError | None:
+        """Why it failed, or None."""
+        return self._state.error
+
+    def stop(self) -> None:
+        """Leave the race; the other queries go on."""
+        self._race.remove_query(self.name)
+
+    def __repr__(self) -> str:
+        return f"QueryHandle[{self.name}: {self._state.message}]"
+
+
+def _natural_mode(plan: Node) -> OutputMode:
+    landmark = any(
+        isinstance(node, Aggregate) and isinstance(node.windows[0], Landmark)
+        for node in plan.walk()
+    )
+    return OutputMode.UPDATE if landmark else OutputMode.APPEND
+
+
+def _all_rules() -> list[str]:
+    from headrace.optimizer import RULES
+
+    return list(RULES)
+
+
+def _mode(extended: bool | str | None, mode: str | None) -> str:
+    """PySpark takes ``explain(True)``, ``explain("cost")`` and ``explain(mode="cost")``."""
+    if mode is not None:
+        return mode
+    if isinstance(extended, str):
+        return extended
+    return "extended" if extended else "simple"

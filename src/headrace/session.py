@@ -1,0 +1,204 @@
+"""``Headrace``: the session that users hold, a thin face over ``engine.race.Race``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import TimestampType
+
+from headrace.engine.check import function_type
+from headrace.engine.ingest import Trigger
+from headrace.engine.race import Race, RegisteredStream
+from headrace.errors import HeadraceError, QueryError, StreamError
+from headrace.plan.durations import parse_duration, positive_duration
+from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source, Table
+from headrace.plan.text import plans_text
+from headrace.plan.types import TIMESTAMP, DataType, Field, Schema
+from headrace.query import Query, QueryHandle, QueryWriter, RankedPlan
+from headrace.settings import read_settings
+from headrace.sql import plan_query
+from headrace.stats.catalog import NO_STATISTICS, Statistics
+
+if TYPE_CHECKING:
+    from headrace.builder import QueryBuilder
+
+__all__ = ["Headrace", "Query", "QueryHandle", "QueryWriter", "RankedPlan"]
+
+
+class Headrace:
+    """Standing queries over streams, planned and run together.
+
+    ``spark=None`` takes the active session. Its settings are read, never changed, and it is never
+    stopped. ``checkpoint`` is a folder on any file system that Spark can write to; a race without
+    one can plan and explain, but not run.
+    """
+
+    def __init__(self, spark: SparkSession | None = None, checkpoint: str | None = None) -> None:
+        session = spark or SparkSession.getActiveSession()
+        if session is None:
+            raise HeadraceError(
+                "there is no active Spark session",
+                hint="make one with SparkSession.builder.getOrCreate()",
+                condition="NO_SPARK_SESSION",
+            )
+        if not hasattr(session, "_jsparkSession"):
+            raise HeadraceError(
+                "Headrace needs a classic Spark session, not Spark Connect",
+                hint="its driver program must run beside Spark's driver",
+                condition="NO_SPARK_SESSION",
+            )
+        self._spark = session
+        self._race = Race(session, checkpoint, read_settings(dict(session.conf.getAll)))
+        self._catalog: dict[str, Source | Table] = {}
+
+    # Streams and tables
+
+    def stream(
+        self,
+        name: str,
+        df: DataFrame,
+        time: str,
+        delay: str = "0 seconds",
+        ttl: str | None = None,
+    ) -> None:
+        """Register a streaming DataFrame.
+
+        ``time`` is its event-time column, or "processing" for the time at which rows arrive, which
+        queries then read as ``processing_time``. Rows may be ``delay`` out of order. ``ttl`` is how
+        long a row lives in joins that have no condition on time.
+        """
+        _check_name(name)
+        if not df.isStreaming:
+            raise StreamError(
+                f"{name!r} is not a streaming DataFrame",
+                hint="make it with spark.readStream, or register it with race.table(...)",
+            )
+        schema = _schema(df)
+        processing = time == "processing" and "processing" not in schema
+        if processing:
+            schema = Schema((*schema.fields, Field(PROCESSING_TIME_COLUMN, TIMESTAMP)))
+            time = PROCESSING_TIME_COLUMN
+        _check_time(name, df, schema, time, processing)
+        wait = parse_duration(delay)
+        if wait < 0:
+            raise StreamError(f"the delay of {name!r} is negative: {delay!r}")
+        life = None if ttl is None else positive_duration(ttl, f"the ttl of {name!r}")
+        source = Source(name, schema, time, wait, life, processing)
+        self._race.add_stream(RegisteredStream(df, source))
+        self._catalog[name] = source
+
+    def table(self, name: str, df: DataFrame) -> None:
+        """Register a static DataFrame, for joins with streams."""
+        _check_name(name)
+        self._race.add_table(name, df)
+        self._catalog[name] = Table(name, _schema(df))
+
+    def drop(self, name: str) -> None:
+        """Forget a stream that no running query reads."""
+        self._race.remove_stream(name)
+        del self._catalog[name]
+
+    # Queries
+
+    def sql(self, text: str) -> Query:
+        """A query from SQL text."""
+        parsed = plan_query(text, self._catalog, self._function_type)
+        if parsed.hints:
+            raise QueryError(
+                f"the hint {parsed.hints[0].name} cannot be followed yet",
+                hint="leave it out; alternatives() and using() choose among plans",
+            )
+        return Query(self._race, self.statistics, parsed.plan)
+
+    def read(self, name: str) -> QueryBuilder:
+        """A stream or table to build a query from, with PySpark's names."""
+        from headrace.builder import QueryBuilder
+
+        return QueryBuilder.read(
+            name,
+            self._catalog,
+            lambda plan: Query(self._race, self.statistics, plan),
+            self._function_type,
+        )
+
+    def _function_type(self, name: str, arguments: tuple[DataType, ...]) -> DataType | None:
+        return function_type(self._race.executor.session, name, arguments)
+
+    # Running
+
+    def start(self, availableNow: bool = False, processingTime: str | None = None) -> None:
+        """Run all queries that were started: on what there is now, or on and on."""
+        if availableNow and processingTime is not None:
+            raise QueryError("give availableNow or processingTime, not both")
+        if processingTime is not None:
+            positive_duration(processingTime, "processingTime")
+        self._race.start(Trigger(availableNow, processingTime))
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        """Wait until the race ends; False if it goes on after the timeout (seconds)."""
+        return self._race.join(timeout)
+
+    def stop(self) -> None:
+        """Stop after the current epoch. Started again, it goes on where it was."""
+        self._race.stop()
+
+    @property
+    def isActive(self) -> bool:
+        return self._race.active
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        """What the last epochs did, over all queries."""
+        return list(self._race.epochs)
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        return self._race.epochs[-1] if self._race.epochs else None
+
+    def streamProgress(self, name: str) -> list[dict[str, Any]]:
+        """Spark's own progress reports of a stream's ingest query."""
+        return self._race.stream_progress(name)
+
+    def results(self, name: str) -> DataFrame:
+        """The rows that a query with ``format("results")`` has produced up to now."""
+        return self._race.results(name)
+
+    def statistics(self) -> Statistics:
+        """What is known about the streams."""
+        return self._race.statistics if self._race.statistics is not None else NO_STATISTICS
+
+    def explain(self) -> None:
+        """Print the plans of all queries that were started, shared parts named once."""
+        print(plans_text(self._race.plans()))
+
+
+def _schema(df: DataFrame) -> Schema:
+    return Schema(
+        tuple(Field(f.name, DataType(f.dataType.simpleString())) for f in df.schema.fields)
+    )
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise StreamError(
+            f"{name!r} is no name for a stream or table",
+            hint="use letters, digits and '_', not beginning with a digit",
+        )
+
+
+def _check_time(name: str, df: DataFrame, schema: Schema, time: str, processing: bool) -> None:
+    if time not in schema:
+        raise StreamError(
+            f"stream {name!r} has no column {time!r} for its time",
+            hint=f"its columns are {', '.join(schema.names)}; for arrival time say "
+            "time='processing'",
+            condition="MISSING_TIME_COLUMN",
+        )
+    if not processing and not isinstance(df.schema[time].dataType, TimestampType):
+        raise StreamError(
+            f"the time column {time!r} of stream {name!r} is {schema[time].type}, not timestamp",
+            hint=f"convert it, for example with to_timestamp({time})",
+            condition="WRONG_TIME_COLUMN",
+        )
