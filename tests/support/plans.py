@@ -231,14 +231,18 @@ def union_plans(draw: st.DrawFn, streams: Sequence[Source] = STREAMS) -> Node:
     """Two or three differently computed parts, column types matched by position."""
     kinds = draw(st.lists(st.sampled_from(_VALUE_TYPES), min_size=1, max_size=3))
     parts = []
-    for _ in range(draw(st.integers(2, 3))):
+    for number in range(draw(st.integers(2, 3))):
         source = draw(st.sampled_from(streams))
         node = draw(filtered(source))
+        values = [draw(expressions(node.schema, kind, 1)) for kind in kinds]
+        # A union goes by position: the parts' own names differ, and some are swapped.
+        names = [f"u{index}" for index in range(len(kinds))]
+        if number and draw(st.booleans()):
+            names = draw(st.permutations(names))
+        elif number:
+            names = [f"w{index}" for index in range(len(kinds))]
         columns = [Named("at", Column(source.time, TIMESTAMP))]
-        columns += [
-            Named(f"u{index}", draw(expressions(node.schema, kind, 1)))
-            for index, kind in enumerate(kinds)
-        ]
+        columns += [Named(name, value) for name, value in zip(names, values, strict=True)]
         parts.append(Project(node, tuple(columns)))
     return draw(filtered(Union(tuple(parts))))
 
@@ -410,8 +414,17 @@ def _stream_joins(draw: st.DrawFn, streams: Sequence[Source]) -> Join:
 
 @st.composite
 def _renamed(draw: st.DrawFn, join: Join) -> Node:
-    """A filter above the join sometimes, then plain names for its columns."""
-    node = draw(filtered(join))
+    """A filter above the join mostly, then plain names for its columns."""
+    node: Node = join
+    if draw(st.integers(0, 3)):
+        # Of one side or of both: what may be pushed where depends on it.
+        schemas = (join.schema, join.left_schema, join.right_schema)
+        parts = [
+            draw(predicates(draw(st.sampled_from(schemas)), 1))
+            for _ in range(draw(st.integers(1, 3)))
+        ]
+        for part in parts:
+            node = Filter(node, part)
     columns = [
         Named(f.name.replace(".", "_"), Column(f.name, f.type))
         for f in join.schema
