@@ -121,6 +121,23 @@ def parse_expression(text: str) -> exp.Expr:
     return expression
 
 
+def parse_data_type(text: str) -> exp.DataType:
+    """A type by its name in Spark."""
+    try:
+        kind = sqlglot.parse_one(text, read=HeadraceDialect, into=exp.DataType)
+    except ParseError:
+        kind = None
+    if not isinstance(kind, exp.DataType):
+        refuse(
+            "SYNTAX_ERROR",
+            None,
+            near="",
+            reason=f"{text!r} is not a type",
+            advice="use a name such as 'bigint' or 'decimal(10,2)'",
+        )
+    return kind
+
+
 def _filled(query: exp.Expr) -> list[str]:
     return [key for key, value in query.args.items() if value]
 

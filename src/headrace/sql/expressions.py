@@ -17,12 +17,14 @@ from headrace.plan.types import (
     BIGINT,
     BOOLEAN,
     DATE,
+    DOUBLE,
     INT,
     INTERVAL,
     NULL,
     STRING,
     WINDOW,
     DataType,
+    array,
     decimal,
 )
 from headrace.sql import functions_table as table
@@ -438,6 +440,7 @@ class ExpressionBinder:
             refuse("ARGUMENT_COUNT", node, name=name, expected=known.expected, given=count)
         if canonical == "count" and not distinct and all(_constant(a) for a in arguments):
             return AggregateCall("count", (), BIGINT)
+        arguments = _usual_arguments(canonical, arguments)
         types = tuple(argument.type for argument in arguments)
         try:
             kind = known.type_of(types)
@@ -588,6 +591,25 @@ def _copy(expr: Expr) -> Expr:
 
 def _constant(expr: Expr) -> bool:
     return isinstance(expr, Literal) and expr.value is not None
+
+
+def _usual_arguments(name: str, arguments: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Percentiles in one spelling: doubles for shares, and defaults left out."""
+    defaults = {"percentile": 1, "percentile_approx": 10_000}
+    if name not in defaults or len(arguments) < 2:
+        return arguments
+    last = arguments[-1]
+    if len(arguments) == 3 and isinstance(last, Literal) and last.value == defaults[name]:
+        arguments = arguments[:2]
+
+    def double(part: Expr) -> Expr:
+        if isinstance(part, Literal) and part.type.is_decimal:
+            return Literal(float(str(part.value)), DOUBLE)
+        if isinstance(part, Call) and part.function == "array":
+            return Call("array", part.arguments, array(DOUBLE))
+        return part
+
+    return (arguments[0], arguments[1].transform(double), *arguments[2:])
 
 
 def _whole_days(expr: Expr) -> bool:

@@ -501,6 +501,11 @@ RANKING = _words("row_number rank dense_rank percent_rank ntile cume_dist lag le
 WINDOW_FUNCTIONS = frozenset({"window", "windows", "session_window", "trailing", "landmark"})
 
 
+def callable_names() -> frozenset[str]:
+    """The functions and aggregates, without those that make windows."""
+    return frozenset({*SCALARS, *AGGREGATES, *AGGREGATE_SYNONYMS})
+
+
 def known_names() -> list[str]:
     """All function names, for advice on misspelt ones."""
-    return sorted({*SCALARS, *AGGREGATES, *AGGREGATE_SYNONYMS, *WINDOW_FUNCTIONS})
+    return sorted(callable_names() | WINDOW_FUNCTIONS)

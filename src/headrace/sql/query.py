@@ -105,6 +105,12 @@ class QueryBinder:
         from_clause = self._from(node)
         return SelectBinder(self, node, from_clause).plan()
 
+    def source(self, node: exp.Select) -> Node:
+        """What a SELECT reads, with its WHERE and before its columns are chosen."""
+        binder = SelectBinder(self, node, self._from(node))
+        binder.filter_rows()
+        return binder.source.node
+
     def _refuse_modifiers(self, node: exp.Expr) -> None:
         """Clauses that have no exact meaning over a stream."""
         args = node.args
@@ -250,12 +256,15 @@ class SelectBinder:
             **settings,  # type: ignore[arg-type]
         )
 
-    def plan(self) -> Node:
+    def filter_rows(self) -> None:
         where = self.node.args.get("where")
         if where is not None:
             predicate = self.binder(no_aggregates="WHERE").condition(where.this, "WHERE")
             self._no_window_calls(predicate)
             self.source = replace(self.source, node=Filter(self.source.node, predicate))
+
+    def plan(self) -> Node:
+        self.filter_rows()
         group = self.node.args.get("group")
         items = self._expanded()
         aggregates = [a for item, _ in items if item is not None for a in _aggregates(item)]

@@ -1,0 +1,388 @@
+"""Queries built without SQL text, with PySpark's names.
+
+A :class:`Frame` holds the syntax of a query. Its methods add clauses where SQL would have them in
+the same SELECT, and make a derived table where it would not; the plan then comes from the same
+binder that reads SQL text, so both ways give the same plan. Each step is checked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from headrace import functions
+from headrace.functions import Column, to_node
+from headrace.plan.nodes import Node
+from headrace.plan.types import Schema
+from headrace.sql import Catalog, FunctionTypes
+from headrace.sql.functions_table import AGGREGATE_SYNONYMS, AGGREGATES
+from headrace.sql.query import QueryBinder, require_stream
+from headrace.sql.refusals import refuse
+
+#: Turns a plan into a query of the session.
+MakeQuery = Callable[[Node], Any]
+
+_HOW = {
+    "inner": ("", ""),
+    "left": ("LEFT", ""),
+    "leftouter": ("LEFT", ""),
+    "right": ("RIGHT", ""),
+    "rightouter": ("RIGHT", ""),
+    "outer": ("FULL", ""),
+    "full": ("FULL", ""),
+    "fullouter": ("FULL", ""),
+    "cross": ("", "CROSS"),
+    "semi": ("LEFT", "SEMI"),
+    "leftsemi": ("LEFT", "SEMI"),
+    "anti": ("LEFT", "ANTI"),
+    "leftanti": ("LEFT", "ANTI"),
+}
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every frame of a session needs."""
+
+    catalog: Catalog
+    make_query: MakeQuery | None = None
+    functions: FunctionTypes | None = None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A query under construction; every method gives a new one.
+
+    ``projected`` says that the SELECT list is chosen, so a further step needs a derived table.
+    ``checked`` is the plan so far: of a join, before its columns are chosen.
+    """
+
+    context: Context
+    syntax: exp.Query
+    checked: Node
+    name: str | None = None
+    projected: bool = False
+
+    # What it is
+
+    @property
+    def plan(self) -> Node:
+        """The plan, which is that of the same query in SQL."""
+        return QueryBinder(self.context.catalog, self.context.functions).query(self.syntax)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns; those of a join carry the alias of their side."""
+        return self.checked.schema
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        return [(field.name, field.type.name) for field in self.schema]
+
+    def printSchema(self) -> None:
+        print("root")
+        for field in self.schema:
+            print(f" |-- {field.name}: {field.type}")
+
+    # What becomes of it
+
+    def query(self) -> Any:
+        """The session's query, which can be explained, written and started."""
+        plan = self.plan
+        require_stream(plan, self.syntax)
+        if self.context.make_query is None:
+            refuse(
+                "INVALID_BUILDER_CALL",
+                None,
+                what_it_is="this query belongs to no session",
+                advice="begin with race.read(name)",
+            )
+        return self.context.make_query(plan)
+
+    @property
+    def writeStream(self) -> Any:
+        return self.query().writeStream
+
+    def explain(self, mode: str = "simple") -> None:
+        self.query().explain(mode)
+
+    # Rows
+
+    def where(self, condition: Column | str) -> Frame:
+        """The rows that meet a condition; after an aggregation, the groups that do."""
+        node = self._node(condition)
+        if isinstance(self.syntax, exp.Select) and self.syntax.args.get("group"):
+            return self._having(node)
+        block = self._open_block()
+        return block._with(block._select().where(node, copy=False), projected=False)
+
+    filter = where
+
+    def _having(self, condition: exp.Expr) -> Frame:
+        """A condition on groups names columns of the result; HAVING wants what they stand for."""
+        select = self._select()
+        shown = [name.lower() for name in self.columns]
+        meaning = dict(zip(shown, map(_unaliased, select.expressions), strict=True))
+
+        def written_out(node: exp.Expr) -> exp.Expr:
+            name = node.name.lower() if isinstance(node, exp.Column) and not node.table else None
+            return meaning[name].copy() if name in meaning else node
+
+        return self._with(select.having(condition.transform(written_out), copy=False))
+
+    # Columns
+
+    def select(self, *columns: Column | str | list[Any]) -> Frame:
+        items = [self._node(c) for c in _flat(columns)]
+        return self._chosen(items)
+
+    def selectExpr(self, *texts: str) -> Frame:
+        return self._chosen([functions.expr(text).node for text in texts])
+
+    def withColumn(self, colName: str, col: Column | str) -> Frame:
+        """All columns and this one, which replaces a column of the same name."""
+        added = functions.Column(self._node(col)).alias(colName).node
+        items = [added if self._same(name, colName) else self._shown(name) for name in self.columns]
+        if not any(self._same(name, colName) for name in self.columns):
+            items.append(added)
+        return self._chosen(items)
+
+    def withColumnRenamed(self, existing: str, new: str) -> Frame:
+        items = [
+            functions.Column(self._shown(name)).alias(new).node
+            if self._same(name, existing)
+            else self._shown(name)
+            for name in self.columns
+        ]
+        return self._chosen(items)
+
+    def drop(self, *names: str) -> Frame:
+        kept = [n for n in self.columns if not any(self._same(n, gone) for gone in names)]
+        return self._chosen([self._shown(name) for name in kept])
+
+    def _chosen(self, items: list[exp.Expr]) -> Frame:
+        block = self._open_block()
+        select = block._select()
+        select.set("expressions", items)
+        return block._with(select, projected=True)
+
+    # Groups
+
+    def groupBy(self, *columns: Column | str | list[Any]) -> GroupedFrame:
+        """Groups; one of the columns must be a window."""
+        block = self._open_block()
+        return GroupedFrame(block, tuple(block._node(c) for c in _flat(columns)))
+
+    groupby = groupBy
+
+    # Several frames
+
+    def alias(self, name: str) -> Frame:
+        """The frame under a name, for the conditions of a join."""
+        return replace(self, name=name)
+
+    def join(
+        self, other: Frame, on: Column | str | list[str] | None = None, how: str = "inner"
+    ) -> Frame:
+        """A join on a condition, or on columns of the same name."""
+        key = how.lower().replace("_", "").replace(" ", "")
+        if key not in _HOW:
+            refuse(
+                "INVALID_BUILDER_CALL",
+                None,
+                what_it_is=f"unknown kind of join {how!r}",
+                advice=f"use one of {', '.join(_HOW)}",
+            )
+        side, kind = _HOW[key]
+        join = exp.Join(this=other._as_source(), side=side or None, kind=kind or None)
+        names = _names(on)
+        if names is not None:
+            join.set("using", [exp.to_identifier(name, quoted=True) for name in names])
+        elif on is not None:
+            join.set("on", to_node(on))
+        if self._is_bare_join():
+            select = self._select()
+        else:
+            select = exp.Select(expressions=[exp.Star()]).from_(self._as_source())
+        select.append("joins", join)
+        return replace(self, name=None)._with(select, projected=False)
+
+    def union(self, other: Frame) -> Frame:
+        """All rows of both, columns matched by position."""
+        both = exp.Union(this=self.syntax.copy(), expression=other.syntax.copy(), distinct=False)
+        return self._with(both, projected=True)
+
+    def unionAll(self, other: Frame) -> Frame:
+        return self.union(other)
+
+    def _is_bare_join(self) -> bool:
+        joins = isinstance(self.syntax, exp.Select) and self.syntax.args.get("joins")
+        return bool(joins) and self._is_bare()
+
+    def _is_bare(self) -> bool:
+        """Whether nothing was done yet to what it reads."""
+        select = self.syntax
+        return (
+            isinstance(select, exp.Select)
+            and not self.projected
+            and not any(select.args.get(key) for key in ("where", "group", "having"))
+        )
+
+    def _as_source(self) -> exp.Expr:
+        """The frame as an input of FROM or JOIN."""
+        if self._is_bare() and not self._is_bare_join():
+            table: exp.Expr = self._select().args["from_"].this.copy()
+            if self.name is not None:
+                return exp.alias_(table, self.name, table=True, quoted=True)
+            return table
+        alias = exp.TableAlias(
+            this=exp.to_identifier(self.name or self._default_name(), quoted=True)
+        )
+        return exp.Subquery(this=self.syntax.copy(), alias=alias)
+
+    def _default_name(self) -> str:
+        """What a derived table is called where nobody named it: its stream, as in SQL."""
+        sources = [t.name for t in self.syntax.find_all(exp.Table)]
+        return sources[0] if len(sources) == 1 else "subquery"
+
+    # How clauses are added
+
+    def _select(self) -> exp.Select:
+        assert isinstance(self.syntax, exp.Select)
+        copy = self.syntax.copy()
+        assert isinstance(copy, exp.Select)
+        return copy
+
+    def _open_block(self) -> Frame:
+        """This frame, or a derived table of it where its SELECT list is chosen already."""
+        if isinstance(self.syntax, exp.Select) and not self.projected:
+            return self
+        alias = self.name or self._default_name()
+        subquery = exp.Subquery(
+            this=self.syntax.copy(),
+            alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)),
+        )
+        select = exp.Select(expressions=[exp.Star()]).from_(subquery)
+        return Frame(self.context, select, self.checked, None, projected=False)
+
+    def _with(self, syntax: exp.Query, projected: bool | None = None) -> Frame:
+        """The frame with other syntax, bound anew."""
+        chosen = self.projected if projected is None else projected
+        binder = QueryBinder(self.context.catalog, self.context.functions)
+        if isinstance(syntax, exp.Select) and syntax.args.get("joins") and not chosen:
+            return Frame(self.context, syntax, binder.source(syntax), self.name, chosen)
+        return Frame(self.context, syntax, binder.query(syntax), self.name, chosen)
+
+    def _shown(self, name: str) -> exp.Expr:
+        """A column of this frame by the name that ``columns`` gives."""
+        open_join = isinstance(self.syntax, exp.Select) and self.syntax.args.get("joins")
+        return functions.col(name).node if open_join and not self.projected else _column(name)
+
+    def _node(self, value: Any) -> exp.Expr:
+        """A column, or text: the name of a column where it is one, SQL otherwise."""
+        if isinstance(value, str) and value in self.columns:
+            return self._shown(value)
+        return to_node(value)
+
+    @staticmethod
+    def _same(one: str, other: str) -> bool:
+        return one.lower() == other.lower()
+
+
+@dataclass(frozen=True)
+class GroupedFrame:
+    """Groups that wait for their aggregates."""
+
+    frame: Frame
+    keys: tuple[exp.Expr, ...]
+
+    def agg(self, *aggregates: Column | str | dict[str, str]) -> Frame:
+        """The groups with these aggregates; the result has the keys, the window, and them."""
+        items: list[exp.Expr] = []
+        for aggregate in aggregates:
+            if isinstance(aggregate, dict):
+                items += [
+                    functions.call_function(name, column).node for column, name in aggregate.items()
+                ]
+            else:
+                items.append(to_node(aggregate))
+        select = self.frame._select()
+        select.set("expressions", [*self._shown_keys(), *items])
+        select.set("group", exp.Group(expressions=[_unaliased(key).copy() for key in self.keys]))
+        return self.frame._with(select, projected=True)
+
+    def count(self) -> Frame:
+        return self.agg(functions.count("*").alias("count"))
+
+    def sum(self, *columns: str) -> Frame:
+        return self._each("sum", columns)
+
+    def avg(self, *columns: str) -> Frame:
+        return self._each("avg", columns)
+
+    mean = avg
+
+    def min(self, *columns: str) -> Frame:
+        return self._each("min", columns)
+
+    def max(self, *columns: str) -> Frame:
+        return self._each("max", columns)
+
+    def _each(self, name: str, columns: tuple[str, ...]) -> Frame:
+        assert name in AGGREGATES or name in AGGREGATE_SYNONYMS
+        return self.agg(*(functions.call_function(name, column) for column in columns))
+
+    def _shown_keys(self) -> list[exp.Expr]:
+        """The keys as columns of the result; a window function shows as its column."""
+        shown: list[exp.Expr] = []
+        for key in self.keys:
+            inner = _unaliased(key)
+            name = inner.name.lower() if isinstance(inner, exp.Anonymous) else ""
+            alias = key.alias if isinstance(key, exp.Alias) else ""
+            if name == "landmark":
+                continue
+            if name in ("window", "windows", "session_window", "trailing"):
+                column = "session_window" if name == "session_window" else "window"
+                node = _column(column)
+                shown.append(exp.alias_(node, alias, quoted=True) if alias else node)
+                if name == "windows" and len(inner.expressions) > 1:
+                    shown.append(_column("window_id"))
+            else:
+                shown.append(key.copy())
+        return shown
+
+
+def read(context: Context, name: str) -> Frame:
+    """A stream or a table, as a frame."""
+    table = exp.Table(this=exp.to_identifier(name, quoted=True))
+    select = exp.Select(expressions=[exp.Star()]).from_(table)
+    binder = QueryBinder(context.catalog, context.functions)
+    return Frame(context, select, binder.query(select), None, projected=False)
+
+
+def _column(name: str) -> exp.Expr:
+    return exp.Column(this=exp.to_identifier(name, quoted=True))
+
+
+def _unaliased(node: exp.Expr) -> exp.Expr:
+    inner: exp.Expr = node.this if isinstance(node, exp.Alias) else node
+    return inner
+
+
+def _flat(columns: tuple[Any, ...]) -> list[Any]:
+    only = columns[0] if len(columns) == 1 else None
+    return list(only) if isinstance(only, list | tuple) else list(columns)
+
+
+def _names(on: Any) -> list[str] | None:
+    """The names of USING, where ``on`` is names and not a condition."""
+    if isinstance(on, str):
+        return [on] if on.isidentifier() else None
+    is_names = isinstance(on, list) and all(isinstance(name, str) for name in on)
+    return on if is_names else None
