@@ -1,8 +1,8 @@
 """Queries built without SQL text, with PySpark's names.
 
-A :class:`Frame` holds the syntax of a query. Its methods add clauses where SQL would have them in
-the same SELECT, and make a derived table where it would not; the plan then comes from the same
-binder that reads SQL text, so both ways give the same plan. Each step is checked at once.
+A :class:`QueryBuilder` holds the syntax of a query. Its methods add clauses where SQL would have
+them in the same SELECT, and make a derived table where it would not; the plan then comes from the
+same binder that reads SQL text, so both ways give the same plan. Each step is checked at once.
 """
 
 from __future__ import annotations
@@ -44,15 +44,19 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Context:
-    """What every frame of a session needs."""
+    """What every builder of a session needs."""
 
     catalog: Catalog
     make_query: MakeQuery | None = None
     functions: FunctionTypes | None = None
+    time_zone: str | None = None
+
+    def binder(self) -> QueryBinder:
+        return QueryBinder(self.catalog, self.functions, self.time_zone)
 
 
 @dataclass(frozen=True)
-class Frame:
+class QueryBuilder:
     """A query under construction; every method gives a new one.
 
     ``projected`` says that the SELECT list is chosen, so a further step needs a derived table.
@@ -65,12 +69,27 @@ class Frame:
     name: str | None = None
     projected: bool = False
 
+    @classmethod
+    def read(
+        cls,
+        name: str,
+        catalog: Catalog,
+        make_query: MakeQuery | None = None,
+        function_type: FunctionTypes | None = None,
+        time_zone: str | None = None,
+    ) -> QueryBuilder:
+        """A stream or a table to begin with."""
+        context = Context(catalog, make_query, function_type, time_zone)
+        table = exp.Table(this=exp.to_identifier(name, quoted=True))
+        select = exp.Select(expressions=[exp.Star()]).from_(table)
+        return cls(context, select, context.binder().query(select))
+
     # What it is
 
     @property
     def plan(self) -> Node:
         """The plan, which is that of the same query in SQL."""
-        return QueryBinder(self.context.catalog, self.context.functions).query(self.syntax)
+        return self.context.binder().query(self.syntax)
 
     @property
     def schema(self) -> Schema:
@@ -114,7 +133,7 @@ class Frame:
 
     # Rows
 
-    def where(self, condition: Column | str) -> Frame:
+    def where(self, condition: Column | str) -> QueryBuilder:
         """The rows that meet a condition; after an aggregation, the groups that do."""
         node = self._node(condition)
         if isinstance(self.syntax, exp.Select) and self.syntax.args.get("group"):
@@ -124,7 +143,7 @@ class Frame:
 
     filter = where
 
-    def _having(self, condition: exp.Expr) -> Frame:
+    def _having(self, condition: exp.Expr) -> QueryBuilder:
         """A condition on groups names columns of the result; HAVING wants what they stand for."""
         select = self._select()
         shown = [name.lower() for name in self.columns]
@@ -138,14 +157,14 @@ class Frame:
 
     # Columns
 
-    def select(self, *columns: Column | str | list[Any]) -> Frame:
+    def select(self, *columns: Column | str | list[Any]) -> QueryBuilder:
         items = [self._node(c) for c in _flat(columns)]
         return self._chosen(items)
 
-    def selectExpr(self, *texts: str) -> Frame:
+    def selectExpr(self, *texts: str) -> QueryBuilder:
         return self._chosen([functions.expr(text).node for text in texts])
 
-    def withColumn(self, colName: str, col: Column | str) -> Frame:
+    def withColumn(self, colName: str, col: Column | str) -> QueryBuilder:
         """All columns and this one, which replaces a column of the same name."""
         added = functions.Column(self._node(col)).alias(colName).node
         items = [added if self._same(name, colName) else self._shown(name) for name in self.columns]
@@ -153,7 +172,7 @@ class Frame:
             items.append(added)
         return self._chosen(items)
 
-    def withColumnRenamed(self, existing: str, new: str) -> Frame:
+    def withColumnRenamed(self, existing: str, new: str) -> QueryBuilder:
         items = [
             functions.Column(self._shown(name)).alias(new).node
             if self._same(name, existing)
@@ -162,11 +181,11 @@ class Frame:
         ]
         return self._chosen(items)
 
-    def drop(self, *names: str) -> Frame:
+    def drop(self, *names: str) -> QueryBuilder:
         kept = [n for n in self.columns if not any(self._same(n, gone) for gone in names)]
         return self._chosen([self._shown(name) for name in kept])
 
-    def _chosen(self, items: list[exp.Expr]) -> Frame:
+    def _chosen(self, items: list[exp.Expr]) -> QueryBuilder:
         block = self._open_block()
         select = block._select()
         select.set("expressions", items)
@@ -174,22 +193,22 @@ class Frame:
 
     # Groups
 
-    def groupBy(self, *columns: Column | str | list[Any]) -> GroupedFrame:
+    def groupBy(self, *columns: Column | str | list[Any]) -> GroupedQueryBuilder:
         """Groups; one of the columns must be a window."""
         block = self._open_block()
-        return GroupedFrame(block, tuple(block._node(c) for c in _flat(columns)))
+        return GroupedQueryBuilder(block, tuple(block._node(c) for c in _flat(columns)))
 
     groupby = groupBy
 
-    # Several frames
+    # Several builders
 
-    def alias(self, name: str) -> Frame:
-        """The frame under a name, for the conditions of a join."""
+    def alias(self, name: str) -> QueryBuilder:
+        """The query so far under a name, for the conditions of a join."""
         return replace(self, name=name)
 
     def join(
-        self, other: Frame, on: Column | str | list[str] | None = None, how: str = "inner"
-    ) -> Frame:
+        self, other: QueryBuilder, on: Column | str | list[str] | None = None, how: str = "inner"
+    ) -> QueryBuilder:
         """A join on a condition, or on columns of the same name."""
         key = how.lower().replace("_", "").replace(" ", "")
         if key not in _HOW:
@@ -213,12 +232,12 @@ class Frame:
         select.append("joins", join)
         return replace(self, name=None)._with(select, projected=False)
 
-    def union(self, other: Frame) -> Frame:
+    def union(self, other: QueryBuilder) -> QueryBuilder:
         """All rows of both, columns matched by position."""
         both = exp.Union(this=self.syntax.copy(), expression=other.syntax.copy(), distinct=False)
         return self._with(both, projected=True)
 
-    def unionAll(self, other: Frame) -> Frame:
+    def unionAll(self, other: QueryBuilder) -> QueryBuilder:
         return self.union(other)
 
     def _is_bare_join(self) -> bool:
@@ -235,7 +254,7 @@ class Frame:
         )
 
     def _as_source(self) -> exp.Expr:
-        """The frame as an input of FROM or JOIN."""
+        """The query so far as an input of FROM or JOIN."""
         if self._is_bare() and not self._is_bare_join():
             table: exp.Expr = self._select().args["from_"].this.copy()
             if self.name is not None:
@@ -259,8 +278,8 @@ class Frame:
         assert isinstance(copy, exp.Select)
         return copy
 
-    def _open_block(self) -> Frame:
-        """This frame, or a derived table of it where its SELECT list is chosen already."""
+    def _open_block(self) -> QueryBuilder:
+        """This one, or a derived table of it where its SELECT list is chosen already."""
         if isinstance(self.syntax, exp.Select) and not self.projected:
             return self
         alias = self.name or self._default_name()
@@ -269,18 +288,18 @@ class Frame:
             alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)),
         )
         select = exp.Select(expressions=[exp.Star()]).from_(subquery)
-        return Frame(self.context, select, self.checked, None, projected=False)
+        return QueryBuilder(self.context, select, self.checked, None, projected=False)
 
-    def _with(self, syntax: exp.Query, projected: bool | None = None) -> Frame:
-        """The frame with other syntax, bound anew."""
+    def _with(self, syntax: exp.Query, projected: bool | None = None) -> QueryBuilder:
+        """The builder with other syntax, bound anew."""
         chosen = self.projected if projected is None else projected
-        binder = QueryBinder(self.context.catalog, self.context.functions)
+        binder = self.context.binder()
         if isinstance(syntax, exp.Select) and syntax.args.get("joins") and not chosen:
-            return Frame(self.context, syntax, binder.source(syntax), self.name, chosen)
-        return Frame(self.context, syntax, binder.query(syntax), self.name, chosen)
+            return QueryBuilder(self.context, syntax, binder.source(syntax), self.name, chosen)
+        return QueryBuilder(self.context, syntax, binder.query(syntax), self.name, chosen)
 
     def _shown(self, name: str) -> exp.Expr:
-        """A column of this frame by the name that ``columns`` gives."""
+        """A column of it by the name that ``columns`` gives."""
         open_join = isinstance(self.syntax, exp.Select) and self.syntax.args.get("joins")
         return functions.col(name).node if open_join and not self.projected else _column(name)
 
@@ -296,13 +315,13 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class GroupedFrame:
+class GroupedQueryBuilder:
     """Groups that wait for their aggregates."""
 
-    frame: Frame
+    builder: QueryBuilder
     keys: tuple[exp.Expr, ...]
 
-    def agg(self, *aggregates: Column | str | dict[str, str]) -> Frame:
+    def agg(self, *aggregates: Column | str | dict[str, str]) -> QueryBuilder:
         """The groups with these aggregates; the result has the keys, the window, and them."""
         items: list[exp.Expr] = []
         for aggregate in aggregates:
@@ -312,29 +331,29 @@ class GroupedFrame:
                 ]
             else:
                 items.append(to_node(aggregate))
-        select = self.frame._select()
+        select = self.builder._select()
         select.set("expressions", [*self._shown_keys(), *items])
         select.set("group", exp.Group(expressions=[_unaliased(key).copy() for key in self.keys]))
-        return self.frame._with(select, projected=True)
+        return self.builder._with(select, projected=True)
 
-    def count(self) -> Frame:
+    def count(self) -> QueryBuilder:
         return self.agg(functions.count("*").alias("count"))
 
-    def sum(self, *columns: str) -> Frame:
+    def sum(self, *columns: str) -> QueryBuilder:
         return self._each("sum", columns)
 
-    def avg(self, *columns: str) -> Frame:
+    def avg(self, *columns: str) -> QueryBuilder:
         return self._each("avg", columns)
 
     mean = avg
 
-    def min(self, *columns: str) -> Frame:
+    def min(self, *columns: str) -> QueryBuilder:
         return self._each("min", columns)
 
-    def max(self, *columns: str) -> Frame:
+    def max(self, *columns: str) -> QueryBuilder:
         return self._each("max", columns)
 
-    def _each(self, name: str, columns: tuple[str, ...]) -> Frame:
+    def _each(self, name: str, columns: tuple[str, ...]) -> QueryBuilder:
         assert name in AGGREGATES or name in AGGREGATE_SYNONYMS
         return self.agg(*(functions.call_function(name, column) for column in columns))
 
@@ -356,14 +375,6 @@ class GroupedFrame:
             else:
                 shown.append(key.copy())
         return shown
-
-
-def read(context: Context, name: str) -> Frame:
-    """A stream or a table, as a frame."""
-    table = exp.Table(this=exp.to_identifier(name, quoted=True))
-    select = exp.Select(expressions=[exp.Star()]).from_(table)
-    binder = QueryBinder(context.catalog, context.functions)
-    return Frame(context, select, binder.query(select), None, projected=False)
 
 
 def _column(name: str) -> exp.Expr:

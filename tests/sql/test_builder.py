@@ -7,17 +7,15 @@ import datetime
 import pytest
 
 from headrace import functions as F  # noqa: N812
-from headrace.builder import Context, Frame, read
+from headrace.builder import QueryBuilder
 from headrace.errors import SqlError
 from headrace.plan.nodes import Node
 from headrace.sql import plan_query
 from tests.sql.catalog import CATALOG
 
-CONTEXT = Context(CATALOG)
 
-
-def frame(name: str) -> Frame:
-    return read(CONTEXT, name)
+def frame(name: str) -> QueryBuilder:
+    return QueryBuilder.read(name, CATALOG)
 
 
 def plan(sql: str) -> Node:
@@ -245,8 +243,7 @@ def test_print_schema(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_frame_becomes_a_query_of_its_session() -> None:
     made: list[Node] = []
-    context = Context(CATALOG, made.append)
-    read(context, "bids").where("price > 5").query()
+    QueryBuilder.read("bids", CATALOG, made.append).where("price > 5").query()
     assert made == [plan("SELECT * FROM bids WHERE price > 5")]
 
 

@@ -26,13 +26,17 @@ class ParsedQuery:
 
 
 def plan_query(
-    text: str, catalog: Catalog, function_type: FunctionTypes | None = None
+    text: str,
+    catalog: Catalog,
+    function_type: FunctionTypes | None = None,
+    time_zone: str | None = None,
 ) -> ParsedQuery:
     """The plan of a query over the streams and tables of the catalog.
 
     ``function_type`` is asked for the types of functions that Headrace does not know itself.
+    ``time_zone`` is that of timestamps written without one, as Spark's session has it.
     """
-    binder = QueryBinder(catalog, function_type)
+    binder = QueryBinder(catalog, function_type, time_zone)
     tree = parse_query(text)
     plan = binder.query(tree)
     require_stream(plan, tree)

@@ -28,7 +28,13 @@ from headrace.plan.types import (
     decimal,
 )
 from headrace.sql import functions_table as table
-from headrace.sql.literals import bind_literal, data_type, fold_cast, interval_microseconds
+from headrace.sql.literals import (
+    bind_literal,
+    data_type,
+    fold_cast,
+    in_time_zone,
+    interval_microseconds,
+)
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Visible, field_of, resolve, unknown_column
 from headrace.sql.typing import (
@@ -120,6 +126,7 @@ class ExpressionBinder:
     columns: tuple[Visible, ...]
     functions: FunctionTypes | None
     origins: Origins
+    time_zone: str | None = None
     overlay: tuple[Visible, ...] = ()
     aliases: dict[str, Expr] = field(default_factory=dict)
     no_aggregates: str | None = None
@@ -333,7 +340,8 @@ class ExpressionBinder:
         argument, target = self.bind(node.this), data_type(node.args["to"])
         if not can_cast(argument.type, target):
             self._mismatch(node, f"{argument.type} cannot be cast to {target}")
-        return fold_cast(argument, target, isinstance(node, exp.TryCast))
+        cast = fold_cast(argument, target, isinstance(node, exp.TryCast))
+        return in_time_zone(cast, self.time_zone) if isinstance(cast, Literal) else cast
 
     def _item(self, node: exp.Bracket) -> Expr:
         value = self.bind(node.this)

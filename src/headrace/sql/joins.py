@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -22,12 +23,14 @@ from headrace.plan.times import event_times
 from headrace.plan.types import BOOLEAN, TIMESTAMP, WINDOW, DataType
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 from headrace.sql.aggregates import time_column
-from headrace.sql.expressions import ExpressionBinder, FunctionTypes, Origins
+from headrace.sql.expressions import ExpressionBinder, Origins
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Relation, Visible, without_prefix
 from headrace.sql.time_bounds import Bound, time_bound
 from headrace.sql.typing import comparison_type
 from headrace.sql.windows import WindowCall, describe
+
+MakeBinder = Callable[[tuple[Visible, ...], Origins], ExpressionBinder]
 
 
 @dataclass
@@ -77,14 +80,14 @@ def bind_join(
     left: Relation,
     right: Relation,
     join: exp.Join,
-    functions: FunctionTypes | None,
+    expressions: MakeBinder,
     emits_window: bool,
 ) -> Relation:
     """The join of two relations, refused where it could never forget or never be final."""
     kind = _kind(join)
     sides = Side.of(left), Side.of(right)
     origins = Origins()
-    condition, columns = _condition(join, sides, kind, functions, origins)
+    condition, columns = _condition(join, sides, kind, expressions, origins)
     time = _time(join, sides, condition, origins)
     _check(join, sides, kind, condition, time)
     node = Join(
@@ -130,7 +133,7 @@ def _condition(
     join: exp.Join,
     sides: tuple[Side, Side],
     kind: JoinKind,
-    functions: FunctionTypes | None,
+    expressions: MakeBinder,
     origins: Origins,
 ) -> tuple[Condition, tuple[Visible, ...]]:
     left, right = sides[0].relation.qualified(), sides[1].relation.qualified()
@@ -140,7 +143,7 @@ def _condition(
         columns = _using(join, left, right, kind, condition)
     on = join.args.get("on")
     if on is not None:
-        binder = ExpressionBinder(columns, functions, origins, no_aggregates="ON")
+        binder = replace(expressions(columns, origins), no_aggregates="ON")
         for part in conjuncts(binder.condition(on, "ON")):
             _sort_in(part, condition, sides, origins)
     return condition, columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal as decimal_module
 import re
+import zoneinfo
 
 from sqlglot import exp
 
@@ -102,6 +103,18 @@ def typed_constant(literal: Literal, target: DataType) -> Literal | None:
         except ValueError:
             return None
     return None
+
+
+def in_time_zone(literal: Literal, zone: str | None) -> Literal:
+    """A timestamp without a zone as the instant that the session's zone makes of it."""
+    value = literal.value
+    if not isinstance(value, datetime.datetime):
+        return literal
+    if value.tzinfo is None:
+        if zone is None:
+            return literal
+        value = value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
+    return Literal(value.astimezone(datetime.UTC), literal.type)
 
 
 def interval(node: exp.Interval) -> Literal:

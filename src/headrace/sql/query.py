@@ -48,6 +48,7 @@ class QueryBinder:
 
     catalog: Catalog
     functions: FunctionTypes | None = None
+    time_zone: str | None = None
     relations: dict[str, Node] = field(default_factory=dict)
     hints: list[Hint] = field(default_factory=list)
 
@@ -77,6 +78,10 @@ class QueryBinder:
             plan = scope.query(cte.this)
             scope.relations[cte.alias.lower()] = _renamed(plan, cte.args["alias"])
         return scope
+
+    def expressions(self, columns: tuple[Visible, ...], origins: Origins) -> ExpressionBinder:
+        """The binder for expressions over these columns."""
+        return ExpressionBinder(columns, self.functions, origins, self.time_zone)
 
     # Set operations
 
@@ -191,7 +196,7 @@ class QueryBinder:
             for alias in right.aliases:
                 if alias.lower() in (known.lower() for known in result.aliases):
                     refuse("DUPLICATE_ALIAS", join.this, name=alias)
-            result = bind_join(result, right, join, self.functions, index == emitting)
+            result = bind_join(result, right, join, self.expressions, index == emitting)
         return result
 
     def _relation(self, node: exp.Expr) -> Relation:
@@ -249,12 +254,8 @@ class SelectBinder:
     def binder(self, **settings: object) -> ExpressionBinder:
         if isinstance(_below_filters(self.source.node), Join):
             settings.setdefault("no_window", _NO_WINDOW_JOIN)
-        return ExpressionBinder(
-            self.source.columns,
-            self.queries.functions,
-            self.origins,
-            **settings,  # type: ignore[arg-type]
-        )
+        plain = self.queries.expressions(self.source.columns, self.origins)
+        return replace(plain, **settings)  # type: ignore[arg-type]
 
     def filter_rows(self) -> None:
         where = self.node.args.get("where")
