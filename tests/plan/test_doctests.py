@@ -1,0 +1,31 @@
+"""The examples in docstrings are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import headrace.cost
+import headrace.optimizer
+import headrace.plan
+import headrace.stats
+
+PACKAGES = (headrace.plan, headrace.optimizer, headrace.stats, headrace.cost)
+MODULES = [
+    f"{package.__name__}.{module.name}"
+    for package in PACKAGES
+    for module in pkgutil.iter_modules(package.__path__)
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_doctests(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_there_are_some() -> None:
+    tried = sum(doctest.testmod(importlib.import_module(name)).attempted for name in MODULES)
+    assert tried > 15
