@@ -6,13 +6,18 @@ refuses is refused now, in one line, instead of in the middle of an epoch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from headrace.engine.relations import Sql, null_columns, select
 from headrace.engine.spark_errors import one_line
 from headrace.errors import QueryError
-from headrace.plan.expressions import Expr
+from headrace.plan.expressions import AggregateCall, Expr
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project
 from headrace.plan.types import DataType, Schema
 from headrace.sql.render import data_type, to_sqlglot
@@ -38,10 +43,9 @@ def function_type(
     values: list[Sql] = [exp.Cast(this=exp.Null(), to=data_type(kind)) for kind in arguments]
     query = exp.Select(expressions=[exp.Anonymous(this=name, expressions=values)])
     try:
-        frame = session.sql(query.sql(dialect="spark", normalize_functions=False))
+        return DataType(_analyzed(session, query).fields[0].dataType.simpleString())
     except Exception:
         return None
-    return DataType(frame.schema.fields[0].dataType.simpleString())
 
 
 def _expressions(node: Node) -> list[Expr]:
@@ -69,12 +73,12 @@ def _check(session: SparkSession, schema: Schema, expressions: list[Expr]) -> No
     by: list[Sql] = [to_sqlglot(key) for key in keys if key.columns()] if grouped else []
     query = select(empty, columns, (), by)
     try:
-        frame = session.sql(query.sql(dialect="spark", normalize_functions=False))
+        fields = _analyzed(session, query).fields
     except Exception as error:
         raise QueryError(
             f"Spark refuses an expression: {one_line(error)}", condition="INVALID_EXPRESSION"
         ) from error
-    for expr, field in zip(expressions, frame.schema.fields, strict=True):
+    for expr, field in zip(expressions, fields, strict=True):
         found = field.dataType.simpleString()
         if not _same_type(expr.type.name, found):
             raise QueryError(
@@ -84,9 +88,24 @@ def _check(session: SparkSession, schema: Schema, expressions: list[Expr]) -> No
             )
 
 
-def _aggregates(expr: Expr) -> bool:
-    from headrace.plan.expressions import AggregateCall
+def _analyzed(session: SparkSession, query: exp.Query) -> StructType:
+    """Let Spark analyze a query that may well be wrong; PySpark's log of its mistake is not for
+    the user, who gets an error of ours."""
+    with _silenced("SQLQueryContextLogger"):
+        return session.sql(query.sql(dialect="spark", normalize_functions=False)).schema
 
+
+@contextmanager
+def _silenced(name: str) -> Iterator[None]:
+    logger = PySparkLogger.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _aggregates(expr: Expr) -> bool:
     return any(isinstance(part, AggregateCall) for part in expr.walk())
 
 

@@ -118,7 +118,8 @@ def select(
 def _is_bare_table(query: exp.Select) -> bool:
     """``SELECT * FROM name``, which needs no subquery around it."""
     parts = {name for name, value in query.args.items() if value}
-    return parts == {"expressions", "from_"} and isinstance(query.expressions[0], exp.Star)
+    only_star = len(query.expressions) == 1 and isinstance(query.expressions[0], exp.Star)
+    return only_star and parts == {"expressions", "from_"}
 
 
 def keep(names: Iterable[str]) -> dict[str, Sql]:

@@ -132,11 +132,7 @@ class RowStore(Store):
             where.append(any_of(sql_of(predicate) for predicate in unique))
         flagged = select(rows.query, {**keep(names), **flags}, where)
         watch: dict[str, Sql] = {
-            rule.flag: exp.Filter(
-                this=exp.Count(this=exp.Star()),
-                expression=exp.Where(this=exp.Not(this=column(rule.flag))),
-            )
-            for rule in self._rules()
+            rule.flag: call("count_if", exp.Not(this=column(rule.flag))) for rule in self._rules()
         }
         seen = epoch.append(
             self.name,
