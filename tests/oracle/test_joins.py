@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import chain
 
 from headrace.plan.expressions import Call, Column, Literal
-from headrace.plan.nodes import Join, JoinKind
+from headrace.plan.nodes import Join, JoinKind, Source
 from headrace.plan.types import BIGINT, BOOLEAN, STRING, WINDOW
 from headrace.plan.windows import Given
 from tests.oracle.plans import (
     NAMES,
+    SCHEMA,
     column,
     hopping,
     join,
@@ -217,3 +218,13 @@ def test_a_literal_condition_stays_exact() -> None:
     plan = join(S, T, within(None, None), residual=one)
     epochs = [{"s": rows(("x", 1, 1)), "t": rows(("x", 2, 99), ("x", 3, 0))}]
     assert pairs(run_epochs(plan, epochs)) == [[(1, 2)]]
+
+
+def test_two_reads_of_one_stream_may_name_different_columns() -> None:
+    left = Source("s", SCHEMA.select(["k", "ts"]), "ts")
+    right = Source("s", SCHEMA.select(["k", "v", "ts"]), "ts")
+    plan = join(left, right, within(0, 0))
+    everything = rows(("x", 1, 1), ("x", 2, 2))
+    (out,) = short(run_epochs(plan, [{"s": everything}]))
+    assert [row[3] for row in out] == [1, 2]
+    assert short([run_batch(plan, {"s": everything})]) == [out]

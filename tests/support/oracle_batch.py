@@ -8,6 +8,7 @@ watermark; ``ttl`` is ignored, because it speaks of when rows arrive.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -48,14 +49,16 @@ def leaf_name(leaf: Source | Table) -> str:
 
 
 def leaves(plan: Node) -> list[Source | Table]:
-    """One leaf per stream or table; two reads of one may differ in their columns."""
-    leaves: dict[str, Source | Table] = {}
+    """One leaf per stream or table, with all columns that any read of it names."""
+    found: dict[str, Source | Table] = {}
     for node in plan.walk():
         if isinstance(node, Source | Table):
-            known = leaves.setdefault(leaf_name(node), node)
-            if set(known.schema.names) < set(node.schema.names):
-                leaves[leaf_name(node)] = node
-    return list(leaves.values())
+            known = found.setdefault(leaf_name(node), node)
+            more = [f for f in node.schema if f.name not in known.schema]
+            if more:
+                columns = Schema((*known.schema.fields, *more))
+                found[leaf_name(node)] = replace(known, columns=columns)
+    return list(found.values())
 
 
 def relation(node: Node, database: duckdb.DuckDBPyConnection) -> str:

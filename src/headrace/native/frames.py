@@ -6,6 +6,8 @@ The traps and how they are met:
   mark from all others right before each of them, and puts it on times computed from windows.
 - Several windows over one stream are a union of one aggregate each; exchange reuse must be off
   (see ``settings``), or branches lose rows.
+- Spark moves filters below the watermark, so a selective WHERE holds it back, and a union or join
+  has one watermark for the whole query.
 - Spark takes a row *at* the watermark for late where Headrace takes only those below it, and its
   results come one micro-batch later; complete results are the same where nothing is late.
 """
