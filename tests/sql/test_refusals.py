@@ -280,6 +280,14 @@ EXAMPLES = [
         "keeps",
     ),
     Example(
+        "NULLABLE_TIME",
+        "WITH c AS (SELECT auction, window FROM clicks GROUP BY auction, window(ts, '1 hour')) "
+        "SELECT count(*) FROM c b LEFT JOIN c ON b.auction = c.auction AND b.window = c.window "
+        "GROUP BY ▸c.window",
+        "c.window is NULL",
+        "keeps",
+    ),
+    Example(
         "NO_EVENT_TIME",
         f"SELECT count(*) {JOINED} GROUP BY ▸window(b.ts, '1 hour')",
         "without a bound on time",

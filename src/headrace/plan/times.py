@@ -129,6 +129,13 @@ def _join_times(node: Join) -> Times:
             times[node.time.left.name] = lag + max(after, 0)
         if before is not None:
             times[node.time.right.name] = lag + max(before, 0)
+        # Times that the join sets equal are as old as each other, such as the windows of two
+        # aggregates: the later row brings nothing older than itself.
+        for one, other in node.keys:
+            if not isinstance(one, Column) or not isinstance(other, Column):
+                continue
+            if one.name in left and other.name in right:
+                times[one.name] = times[other.name] = max(lag, left[one.name], right[other.name])
     if node.emits_window:
         times[WINDOW_COLUMN] = lag
     return times

@@ -134,6 +134,8 @@ def bind_grouping(
         with_time, time = time_column(relation, source.time)
         return Grouping(with_time, tuple(keys), source, time, source.windows, binder.origins)
     assert isinstance(source, Column)
+    if source.name in relation.nullable:
+        refuse("NULLABLE_TIME", node, column=source.name)
     return Grouping(relation, tuple(keys), source, source, (Given(),), binder.origins)
 
 

@@ -140,7 +140,7 @@ def _condition(
     columns = left.columns + right.columns
     condition = Condition([], [], [], [])
     if join.args.get("using"):
-        columns = _using(join, left, right, kind, condition)
+        columns = _using(join, sides, kind, condition)
     on = join.args.get("on")
     if on is not None:
         binder = replace(expressions(columns, origins), no_aggregates="ON")
@@ -150,9 +150,10 @@ def _condition(
 
 
 def _using(
-    join: exp.Join, left: Relation, right: Relation, kind: JoinKind, condition: Condition
+    join: exp.Join, sides: tuple[Side, Side], kind: JoinKind, condition: Condition
 ) -> tuple[Visible, ...]:
     """USING(k): an equal key, and one column ``k`` where there were two."""
+    left, right = sides[0].relation.qualified(), sides[1].relation.qualified()
     merged: list[Visible] = []
     names: set[str] = set()
     for identifier in join.args["using"]:
@@ -168,6 +169,7 @@ def _using(
                 refuse("UNKNOWN_COLUMN", identifier, name=identifier.name, advice=advice)
             pair.append(found[0])
         condition.keys.append(_key(pair[0].expr, pair[1].expr))
+        _equal_windows(pair[0].expr, pair[1].expr, sides, condition)
         kept = pair[1] if kind == JoinKind.RIGHT else pair[0]
         expr = kept.expr
         if kind == JoinKind.FULL:

@@ -14,6 +14,7 @@ from headrace.plan.expressions import (
     Expr,
     Literal,
 )
+from headrace.plan.text import expression_text
 from headrace.sql.windows import WindowCall
 
 
@@ -44,10 +45,8 @@ def spark_name(expr: Expr, shown: Mapping[str, str]) -> str:
 
 
 def plan_name(expr: Expr) -> str:
-    """A name inside the plan: columns as the plan names them, ``count(*)`` as people do."""
-    if expr == AggregateCall("count", (), expr.type):
-        return "count(*)"
-    return spark_name(expr, {})
+    """A name inside the plan: the expression as plans print it."""
+    return expr.name if isinstance(expr, Column) else expression_text(expr)
 
 
 def _type(expr: Cast) -> str:

@@ -7,11 +7,21 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from headrace.plan.expressions import Call, Cast, Column, Expr, Literal, Named, conjunction
+from headrace.plan.expressions import (
+    AggregateCall,
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Literal,
+    Named,
+    conjunction,
+)
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Filter,
     Join,
+    JoinKind,
     Node,
     Project,
     SameSession,
@@ -164,40 +174,39 @@ class QueryBinder:
 
     def _from(self, node: exp.Select) -> Relation:
         """The joined relations; a join gives ``window`` where the query asks for it."""
-        plain = self._joined(node, None)
-        mentions_window = _mentions_window(node)
-        if not mentions_window or resolve(plain.columns, [WINDOW_COLUMN], node) is not None:
+        plain, joins = self._joined(node, None)
+        mention = _mentions_window(node)
+        shown = any(c.name.lower() == WINDOW_COLUMN and not c.hidden for c in plain.columns)
+        windowed = [i for i, j in enumerate(joins) if isinstance(j.time, SameWindow | SameSession)]
+        if mention is None or shown or not windowed:
             return plain
-        chain = _join_chain(plain.node)
-        windowed = [i for i, j in enumerate(chain) if isinstance(j.time, SameWindow | SameSession)]
-        if not windowed:
-            return plain
-        emitting = windowed[-1]
-        outer = [j for j in chain if j.kind.value != "inner"]
-        if outer:
+        if any(join.kind != JoinKind.INNER for join in joins):
             refuse(
                 "NO_WINDOW_COLUMN",
-                mentions_window,
+                mention,
                 name=WINDOW_COLUMN,
                 reason="rows without a partner share no window",
                 advice="use an inner join, or the time columns themselves",
             )
-        joined = self._joined(node, emitting)
-        return _in_one_window(joined, [chain[i] for i in windowed], mentions_window)
+        relation, joins = self._joined(node, windowed[-1])
+        return _in_one_window(relation, [joins[i] for i in windowed], mention)
 
-    def _joined(self, node: exp.Expr, emitting: int | None) -> Relation:
+    def _joined(self, node: exp.Expr, emitting: int | None) -> tuple[Relation, list[Join]]:
+        """The relations of a FROM joined from left to right, and the joins in that order."""
         first = node.args["from_"].this if isinstance(node, exp.Select) else node
         result = self._relation(first)
-        joins = (first.args.get("joins") or []) + (
-            (node.args.get("joins") or []) if isinstance(node, exp.Select) else []
-        )
-        for index, join in enumerate(joins):
-            right = self._relation(join.this)
+        joins: list[Join] = []
+        clauses = first.args.get("joins") or []
+        clauses = clauses + (node.args.get("joins") or [] if node is not first else [])
+        for index, clause in enumerate(clauses):
+            right = self._relation(clause.this)
             for alias in right.aliases:
                 if alias.lower() in (known.lower() for known in result.aliases):
-                    refuse("DUPLICATE_ALIAS", join.this, name=alias)
-            result = bind_join(result, right, join, self.expressions, index == emitting)
-        return result
+                    refuse("DUPLICATE_ALIAS", clause.this, name=alias)
+            result = bind_join(result, right, clause, self.expressions, index == emitting)
+            assert isinstance(result.node, Join)
+            joins.append(result.node)
+        return result, joins
 
     def _relation(self, node: exp.Expr) -> Relation:
         match node:
@@ -205,7 +214,7 @@ class QueryBinder:
                 return self._table(node)
             case exp.Subquery() if isinstance(node.this, exp.Table):
                 # Parentheses around a join.
-                return self._joined(node.this, None)
+                return self._joined(node.this, None)[0]
             case exp.Subquery():
                 self._refuse_modifiers(node)
                 alias = node.args.get("alias")
@@ -341,10 +350,19 @@ class SelectBinder:
     def _name(self, node: exp.Expr, expr: Expr) -> str:
         while isinstance(node, exp.Paren):
             node = node.this
+        if isinstance(node, exp.Cast | exp.TryCast) and isinstance(node.this, exp.Column):
+            # Spark looks through a cast for the name.
+            node = node.this
         if isinstance(node, exp.Column | exp.Dot | exp.Identifier):
             return node.name
         shown = {c.expr.name: c.name for c in self.source.columns if isinstance(c.expr, Column)}
-        return spark_name(expr, shown)
+        name = spark_name(expr, shown)
+        if isinstance(expr, AggregateCall) and isinstance(node, exp.Anonymous):
+            # The plan holds one spelling of an aggregate; the user's own is the name.
+            written = node.name.lower()
+            kept = expr.function if written == "array_agg" else written
+            name = name.replace(f"{expr.function}(", f"{kept}(", 1)
+        return name
 
     def _projected(self, items: list[tuple[exp.Expr | None, Visible | None]]) -> Node:
         columns = self._items(items, self.binder())
@@ -471,24 +489,24 @@ def _aggregates(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _mentions_window(node: exp.Select) -> exp.Expr | None:
-    """A mention of the column ``window`` in the clauses after FROM."""
-    clauses = [*node.expressions, *(node.args.get(key) for key in ("where", "group", "having"))]
-    present = [clause for clause in clauses if isinstance(clause, exp.Expr)]
-    for column in (column for clause in present for column in clause.find_all(exp.Column)):
-        if column.parts[0].name.lower() == WINDOW_COLUMN:
-            return column
+    """A mention of the column ``window`` that means the window of a join.
+
+    Where the query groups by a window function, ``window`` after the GROUP BY is that one.
+    """
+    args = node.args
+    makes_window = [*node.expressions, args.get("group")]
+    before, after = [args.get("where"), args.get("group")], [*node.expressions, args.get("having")]
+    grouped = any(
+        call.name.lower() in table.WINDOW_FUNCTIONS
+        for clause in makes_window
+        if isinstance(clause, exp.Expr)
+        for call in clause.find_all(exp.Anonymous)
+    )
+    for clause in before if grouped else before + after:
+        for column in clause.find_all(exp.Column) if isinstance(clause, exp.Expr) else ():
+            if column.parts[0].name.lower() == WINDOW_COLUMN:
+                return column
     return None
-
-
-def _join_chain(node: Node) -> list[Join]:
-    """The joins of a left-deep chain, innermost first."""
-    chain: list[Join] = []
-    while isinstance(node, Join):
-        chain.insert(0, node)
-        if node.left_alias is not None:
-            break
-        node = node.left
-    return chain
 
 
 def _in_one_window(joined: Relation, windowed: list[Join], mention: exp.Expr) -> Relation:
