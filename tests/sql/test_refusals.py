@@ -154,6 +154,12 @@ EXAMPLES = [
     Example("TYPE_MISMATCH", "SELECT ▸CAST(ts AS BOOLEAN) FROM bids", "cannot be cast", "CAST"),
     Example("TYPE_MISMATCH", _grouped("▸sum(ts)"), "argument 1 of sum()", "CAST"),
     Example("TYPE_MISMATCH", "SELECT ▸sqrt(ts) FROM bids", "argument 1 of sqrt()", "CAST"),
+    Example(
+        "TYPE_MISMATCH",
+        "SELECT 1 FROM bids b JOIN (SELECT ts AS auction FROM clicks) c USING (▸auction)",
+        "USING (auction)",
+        "CAST",
+    ),
     Example("ARGUMENT_COUNT", "SELECT ▸upper(name, name) FROM bids", "1 argument, not 2", "Spark"),
     Example("ARGUMENT_COUNT", _grouped("▸sum()"), "1 argument, not 0", "Spark"),
     Example("ARGUMENT_COUNT", _grouped("1", "▸window(ts)"), "window(time, length", "Spark"),

@@ -63,6 +63,9 @@ class HeadraceParser(SparkParser):
             token = self._prev
         return super().expression(instance, token, comments)
 
+    def _warn_unsupported(self) -> None:
+        """Statements that sqlglot does not know are refused anyway, so it need not log them."""
+
     _parse_select = _beginning_at_its_token(SparkParser._parse_select)
     _parse_join = _beginning_at_its_token(SparkParser._parse_join)
     _parse_lateral = _beginning_at_its_token(SparkParser._parse_lateral)

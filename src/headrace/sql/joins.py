@@ -27,7 +27,7 @@ from headrace.sql.expressions import ExpressionBinder, Origins
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Relation, Visible, without_prefix
 from headrace.sql.time_bounds import Bound, time_bound
-from headrace.sql.typing import comparison_type
+from headrace.sql.typing import CoercionError, comparison_type
 from headrace.sql.windows import WindowCall, describe
 
 MakeBinder = Callable[[tuple[Visible, ...], Origins], ExpressionBinder]
@@ -168,7 +168,11 @@ def _using(
                 advice = did_you_mean(identifier.name, known, shown)
                 refuse("UNKNOWN_COLUMN", identifier, name=identifier.name, advice=advice)
             pair.append(found[0])
-        condition.keys.append(_key(pair[0].expr, pair[1].expr))
+        try:
+            condition.keys.append(_key(pair[0].expr, pair[1].expr))
+        except CoercionError as error:
+            what = f"USING ({identifier.name}): {error}"
+            refuse("TYPE_MISMATCH", identifier, what_it_is=what, advice="write ON with a CAST")
         _equal_windows(pair[0].expr, pair[1].expr, sides, condition)
         kept = pair[1] if kind == JoinKind.RIGHT else pair[0]
         expr = kept.expr

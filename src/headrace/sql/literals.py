@@ -203,6 +203,15 @@ def data_type(node: exp.DataType) -> DataType:
     """A type named in the text, in Spark's own spelling."""
     nested = [part for part in node.expressions if isinstance(part, exp.DataType)]
     kind = node.this
+    wanted = {exp.DType.ARRAY: 1, exp.DType.MAP: 2}.get(kind, 0)
+    if len(nested) < wanted:
+        refuse(
+            "SYNTAX_ERROR",
+            node,
+            near="",
+            reason=f"the type {node.sql(dialect='spark')} does not say what it holds",
+            advice="write for example ARRAY<INT> or MAP<STRING, INT>",
+        )
     if kind == exp.DType.ARRAY:
         return DataType(f"array<{data_type(nested[0])}>")
     if kind == exp.DType.MAP:

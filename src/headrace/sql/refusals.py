@@ -286,11 +286,16 @@ def refusal(condition: str, position: Position | None, /, **details: object) -> 
     """The error of this name, with its templates filled in."""
     entry = _BY_NAME[condition]
     return SqlError(
-        entry.what.format_map(details),
-        hint=entry.hint.format_map(details) or None,
+        _one_line(entry.what.format_map(details)),
+        hint=_one_line(entry.hint.format_map(details)) or None,
         position=position,
         condition=condition,
     )
+
+
+def _one_line(text: str) -> str:
+    """What comes from the user's text may hold line breaks; an error is one line."""
+    return " ".join(text.split())
 
 
 def refuse(condition: str, node: exp.Expr | None, /, **details: object) -> NoReturn:
