@@ -24,6 +24,7 @@ from headrace.engine.operators.row_store import (
     unchained,
 )
 from headrace.engine.operators.session_aggregate import SessionAggregate
+from headrace.engine.operators.session_join import SessionJoin, SessionMembers
 from headrace.engine.operators.session_store import SessionStore
 from headrace.engine.operators.stateless import RowByRow, SourceRows, UnionRows
 from headrace.engine.partials import Decomposed, decompose
@@ -39,12 +40,13 @@ from headrace.plan.nodes import (
     Node,
     OutputMode,
     Project,
+    SameSession,
     Sink,
     Source,
     Table,
     Union,
 )
-from headrace.plan.times import aggregate_lag
+from headrace.plan.times import aggregate_lag, join_lag
 from headrace.plan.types import Schema
 from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing, common_pane
 
@@ -142,6 +144,14 @@ class _Compiler:
             self._operators[key] = self._compile(node)
         return self._operators[key]
 
+    def _input(self, node: Node) -> Operator:
+        """An input of a stateful operator: it hands on final rows, whatever the query's mode."""
+        mode, self._mode = self._mode, OutputMode.APPEND
+        try:
+            return self._operator(node)
+        finally:
+            self._mode = mode
+
     def _compile(self, node: Node) -> Operator:
         match node:
             case Source():
@@ -218,18 +228,19 @@ class _Compiler:
         name = f"panes-{plan_hash(shape)[:16]}{since}"
         store = self._stores.get(name)
         if not isinstance(store, PaneStore):
-            store = PaneStore(name, self._operator(node.input), keys, node.time, panes)
+            store = PaneStore(name, self._input(node.input), keys, node.time, panes)
             self._register(store)
         return store
 
     def _from_rows(self, node: Aggregate, streams: frozenset[str], lag: int) -> Operator:
         lengths = [w.length for w in node.windows if isinstance(w, Hopping | Trailing)]
-        kept = lag + max(lengths) if lengths else None
+        endless = isinstance(node.windows[0], Landmark)
+        kept = None if endless else lag + max(lengths, default=0)
         rows = self._arranged(node.input, node.time.name, None, Retention(streams, kept))
         operator = RowAggregate(
             node,
             rows,
-            self._operator(node.input),
+            self._input(node.input),
             streams,
             lag,
             self._mode,
@@ -259,16 +270,17 @@ class _Compiler:
             (window,),
             (),
         )
+        late = Lateness(streams, window.gap + lag, strict=True)
         name = f"sessions-{plan_hash(shape)[:16]}-{self._visible_from or 0}"
         store = self._stores.get(name)
         if not isinstance(store, SessionStore):
             store = SessionStore(
                 name,
-                self._operator(node.input),
+                self._input(node.input),
                 keys,
                 node.time,
                 window.gap,
-                streams,
+                late,
                 lag,
                 self._visible_from,
             )
@@ -279,7 +291,6 @@ class _Compiler:
             operator = SessionAggregate(node, store, parts, None)
             operator.stores = (store,)
             return operator
-        late = Lateness(streams, window.gap + lag, strict=True)
         retention = Retention(streams, lag + window.gap, sessions=store.name)
         rows = self._arranged(node.input, node.time.name, late, retention)
         operator = SessionAggregate(node, store, None, rows)
@@ -289,12 +300,14 @@ class _Compiler:
     # Joins
 
     def _join(self, node: Join) -> Operator:
+        if isinstance(node.time, SameSession):
+            return self._session_join(node, node.time)
         shape = join_shape(node)
         streams = node.streams()
         inputs = tuple(
             self._join_input(shape, index, streams) for index in range(len(shape.leaves))
         )
-        sources = tuple(self._operator(leaf.node) for leaf in shape.leaves)
+        sources = tuple(self._input(leaf.node) for leaf in shape.leaves)
         pairs = DeltaJoin(node, inputs, sources, shape.conditions, shape.edges, streams)
         pairs.stores = _distinct(source.rows.store for source in inputs)
         if node.kind is JoinKind.INNER:
@@ -313,13 +326,40 @@ class _Compiler:
         rows = self._arranged(leaf.node, leaf.own_time, late, retention)
         return JoinInput(rows, leaf.schema, leaf.time, None if shape.edges else leaf.ttl)
 
+    def _session_join(self, node: Join, time: SameSession) -> Operator:
+        streams, lag = node.streams(), join_lag(node)
+        members = SessionMembers(node, time, self._input(node.left), self._input(node.right))
+        late = Lateness(streams, lag)
+        name = f"sessions-{plan_hash(node)[:16]}-{self._visible_from or 0}"
+        store = self._stores.get(name)
+        if not isinstance(store, SessionStore):
+            store = SessionStore(
+                name, members, members.keys, members.time, time.gap, late, lag, self._visible_from
+            )
+            self._register(store)
+        retention = Retention(streams, lag + time.gap, sessions=store.name)
+        sides = [
+            JoinInput(
+                self._arranged(side, _own_name(side, schema, column), late, retention),
+                schema,
+                column,
+            )
+            for side, schema, column in (
+                (node.left, node.left_schema, time.left.name),
+                (node.right, node.right_schema, time.right.name),
+            )
+        ]
+        operator = SessionJoin(node, store, sides[0], sides[1])
+        operator.stores = (store, sides[0].rows.store, sides[1].rows.store)
+        return operator
+
     # Row stores
 
     def _arranged(
         self, node: Node, time: str, lateness: Lateness | None, retention: Retention
     ) -> Arranged:
         """A reading of the stored rows of a node; streams share one store each."""
-        base, chain = unchained(self._operator(node))
+        base, chain = unchained(self._input(node))
         if isinstance(base, SourceRows):
             stream = base.node.stream
             store = self._row_store(f"rows-{stream}", self._stream_rows[stream], base.node.time)
@@ -327,7 +367,7 @@ class _Compiler:
             store.wanted.append(_lowest_filter(chain))
             arranged = Arranged(store, base.node.schema, chain, lateness, self._visible_from)
         else:
-            operator = self._operator(node)
+            operator = self._input(node)
             name = f"rows-{plan_hash(node)[:16]}-{self._visible_from or 0}"
             store = self._row_store(name, operator, time)
             store.columns |= set(node.schema.names)
@@ -356,6 +396,11 @@ def _distinct(stores: Iterable[Store]) -> tuple[Store, ...]:
         if not any(store is known for known in found):
             found.append(store)
     return tuple(found)
+
+
+def _own_name(side: Node, schema: Schema, name: str) -> str:
+    """A side's own name for a column of the join."""
+    return side.schema.names[schema.names.index(name)]
 
 
 def _decomposed(aggregates: tuple[Named, ...]) -> dict[str, Decomposed] | None:

@@ -98,10 +98,7 @@ class SparkExecutor:
         """
         view = f"headrace_{key}"
         frame.createOrReplaceGlobalTempView(view)
-        observation = Observation()
-        seen = [functions.expr(expression).alias(name) for name, expression in watch.items()]
-        observed = self.session.table(f"global_temp.{view}").observe(observation, *seen)
-        return WatchedInput(view, observed, observation, self)
+        return WatchedInput(view, watch, self)
 
     def frame(self, query: exp.Query) -> DataFrame:
         """The definition as a DataFrame.
@@ -160,37 +157,41 @@ class SparkExecutor:
 class WatchedInput:
     """A stream's rows of this epoch. Reading them again reads the source again, unless kept."""
 
-    def __init__(
-        self, view: str, frame: DataFrame, observation: Observation, executor: SparkExecutor
-    ) -> None:
+    def __init__(self, view: str, watch: Mapping[str, str], executor: SparkExecutor) -> None:
         self._view = view
-        self._frame = frame
-        self._observation = observation
         self._executor = executor
+        self._watch = [functions.expr(text).alias(name) for name, text in watch.items()]
+        self._observation = Observation()
+        self._frame = executor.session.table(f"global_temp.{view}")
+        self._observed = self._frame.observe(self._observation, *self._watch)
         self._kept = False
 
     def keep(self) -> None:
         """Hold the rows in memory (or on local disk): more than one definition reads them."""
-        self._frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._observed.persist(StorageLevel.MEMORY_AND_DISK)
         self._kept = True
 
     def bind(self) -> exp.Select:
-        return self._executor.bind(self._frame)
+        return self._executor.bind(self._observed)
 
     def seen(self) -> dict[str, Any]:
-        """What was watched; only after an action has read the rows."""
-        return dict(self._observation.get)
+        """What was watched while an action read the rows."""
+        try:
+            return dict(self._observation.get)
+        except Exception:
+            # Spark found out that no row could pass, and did not read the input at all.
+            return self.measure()
 
-    def watch_now(self) -> None:
+    def measure(self) -> dict[str, Any]:
         """Read the rows for the sake of watching, when nothing else is sure to read them."""
-        if not self._kept:
-            self.keep()
         self._executor.jobs += 1
-        self._frame.count()
+        row = (self._observed if self._kept else self._frame).agg(*self._watch).first()
+        assert row is not None
+        return row.asDict()
 
     def release(self) -> None:
         if self._kept:
-            self._frame.unpersist()
+            self._observed.unpersist()
         self._executor.session.catalog.dropGlobalTempView(self._view)
 
 

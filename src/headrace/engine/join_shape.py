@@ -92,9 +92,6 @@ class JoinShape:
 def join_shape(node: Join) -> JoinShape:
     """Take a join apart, down to what is not part of the same operator."""
     joins = _joins(node)
-    for join in joins:
-        if isinstance(join.time, SameSession):
-            raise QueryError("a join of session windows cannot run yet")
     if node.kind is not JoinKind.INNER and (node.time is None or node.emits_window):
         raise QueryError(
             "an outer join of streams needs a condition on time, and cannot select window",
@@ -144,6 +141,9 @@ def _belongs(node: Join, side: Node) -> bool:
         and not is_table_join(side)
         and not side.emits_window
         and not node.emits_window
+        and not isinstance(side.time, SameSession)
+        # One rule of lateness for all inputs: bounded by time, or by the life of the rows.
+        and (node.time is None) == (side.time is None)
     )
 
 

@@ -159,8 +159,8 @@ def _variance(aggregate: AggregateCall) -> Decomposed:
     partial = Partial(_column_name(state), MOMENTS, update, _merge_moments)
     sample, root = _VARIANCE[aggregate.function]
     stored = column(partial.name).sql(dialect="spark")
-    divisor = f"nullif({stored}.n - 1, 0)" if sample else f"nullif({stored}.n, 0)"
-    result = f"{stored}.m2 / {divisor}"
+    # Too few values have no variance: NULL, not a division by zero.
+    result = f"if({stored}.n > {int(sample)}, {stored}.m2 / ({stored}.n - {int(sample)}), NULL)"
     return Decomposed((partial,), _spark(f"sqrt({result})" if root else result))
 
 

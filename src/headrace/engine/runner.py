@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -21,7 +20,7 @@ from headrace.engine.checkpoint import Checkpoint, Committed, Intent
 from headrace.engine.compaction import merge_files
 from headrace.engine.compile import LiveQuery, Physical, compile_queries
 from headrace.engine.epoch import Epoch
-from headrace.engine.executor import SparkExecutor, WatchedInput
+from headrace.engine.executor import SparkExecutor
 from headrace.engine.operators.base import Operator, Store
 from headrace.engine.operators.stateless import SourceRows
 from headrace.engine.sinks import QuerySink
@@ -230,10 +229,10 @@ class _Attempt:
             if operator.immediate and self._runner.queries[name].sink.reads_all:
                 sure.update(streams)
         for stream, batch in self._epoch.batches.items():
-            if readers[stream] > 1:
+            if readers[stream] + (not sure[stream]) > 1:
                 batch.keep()
             if not sure[stream]:
-                batch.watch_now()
+                self._epoch.seen[stream] = batch.measure()
 
     def _advance(self, stores: list[Store], only_immediate: bool) -> list[Store]:
         """Append to the stores in order; what has to wait for the watermarks is handed back."""
@@ -291,7 +290,7 @@ class _Attempt:
         """The greatest time seen, less the stream's delay; a watermark never goes back."""
         state = self._epoch.state
         for stream, batch in self._epoch.batches.items():
-            seen = _seen(batch)
+            seen = self._epoch.seen.setdefault(stream, {}) or batch.seen()
             self._epoch.seen[stream] = seen
             self._report.rows_in[stream] = int(seen["rows"])
             self._report.null_times[stream] = int(seen["null_times"])
@@ -330,15 +329,6 @@ def _watch(source: Source) -> dict[str, str]:
         "null_times": f"count_if(`{source.time}` IS NULL)",
         "greatest": f"max(unix_millis(`{source.time}`))",
     }
-
-
-def _seen(batch: WatchedInput) -> dict[str, Any]:
-    try:
-        return batch.seen()
-    except Exception:
-        # Spark found out that no row could pass and never read the batch.
-        batch.watch_now()
-        return batch.seen()
 
 
 def _streams_read(operator: Operator) -> list[str]:

@@ -31,7 +31,7 @@ from headrace.engine.relations import (
 )
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import Filter, Join, Project
-from headrace.plan.types import BOOLEAN, Field, Schema
+from headrace.plan.types import BOOLEAN, WINDOW, Field, Schema
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,17 @@ class RowStore(Store):
         flags = [Field(rule.flag, BOOLEAN) for rule in self._rules()]
         return Schema((*fields, *flags))
 
+    def moments(self) -> tuple[Sql, Sql]:
+        """The instants between which a row counts: its time, or the window that it carries."""
+        time = column(self.time)
+        if self.source.node.schema[self.time].type != WINDOW:
+            return time, time.copy()
+        start, end = (
+            exp.Dot(this=column(self.time), expression=exp.to_identifier(part))
+            for part in ("start", "end")
+        )
+        return start, end
+
     def _rules(self) -> list[Lateness]:
         return sorted(self.lateness, key=lambda rule: rule.flag)
 
@@ -121,9 +132,9 @@ class RowStore(Store):
         rows = self.source.delta(epoch)
         if rows is None:
             return
-        time = column(self.time)
+        begin, end = self.moments()
         flags = {
-            rule.flag: rule.condition(time, epoch.before(rule.streams)) for rule in self._rules()
+            rule.flag: rule.condition(begin, epoch.before(rule.streams)) for rule in self._rules()
         }
         names = [f.name for f in rows.schema if f.name in self.columns]
         where: list[Sql] = []
@@ -137,8 +148,8 @@ class RowStore(Store):
         seen = epoch.append(
             self.name,
             Relation(flagged, self.schema),
-            first=call("min", millis(time)),
-            last=call("max", millis(time)),
+            first=call("min", millis(begin)),
+            last=call("max", millis(end)),
             watch=watch,
         )
         for rule in self._rules():
@@ -151,7 +162,7 @@ class RowStore(Store):
         horizon = self.horizon(epoch)
         if horizon is None:
             return rows
-        fresh = millis(column(self.time)) >= number(horizon)
+        fresh = millis(self.moments()[1]) >= number(horizon)
         return Relation(select(rows.query, None, [fresh]), rows.schema)
 
     def step(self) -> Step:
@@ -221,7 +232,7 @@ class Arranged:
     ) -> Relation | None:
         if rows is None:
             return None
-        time = column(self.store.time)
+        time = self.store.moments()[0]
         where: list[Sql] = []
         # Compared as timestamps, so that Parquet can skip what lies outside.
         if first is not None:

@@ -47,7 +47,7 @@ class SessionAggregate(Operator):
         return self.store.inputs()
 
     def delta(self, epoch: Epoch) -> Relation | None:
-        closed = self._closed(epoch)
+        closed = self.store.closed(epoch)
         if closed is None:
             return None
         if self._aggregates is None:
@@ -60,23 +60,6 @@ class SessionAggregate(Operator):
         columns |= {name: parts.finish for name, parts in self._aggregates.items()}
         ordered = {name: columns[name] for name in self.node.schema.names}
         return Relation(select(closed, ordered), self.node.schema)
-
-    def _closed(self, epoch: Epoch) -> exp.Query | None:
-        before = self.store.closed_at(epoch.before(self.store.streams))
-        after = self.store.closed_at(epoch.after(self.store.streams))
-        if after is None or before == after:
-            return None
-        current = self.store.current(epoch)
-        if current is None:
-            return None
-        where: list[Sql] = [column(LAST) <= number(after)]
-        if before is not None:
-            where.append(column(LAST) > number(before))
-        if self.store.visible_from is not None:
-            # A session so near to the beginning of what is visible may have begun before it.
-            whole_from = (self.store.visible_from + self.store.gap) * 1_000
-            where.append(column(FIRST) > number(whole_from))
-        return select(current, None, where)
 
     def _window(self) -> Sql:
         end = column(LAST) + number(self.store.gap * 1_000)

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from headrace.engine.epoch import Epoch
 from headrace.engine.operators.base import Operator, Step, Store
+from headrace.engine.operators.row_store import Lateness
 from headrace.engine.partials import Partial
 from headrace.engine.relations import (
     Relation,
@@ -48,7 +49,7 @@ class SessionStore(Store):
     keys: tuple[Expr, ...]
     time: Column
     gap: int
-    streams: frozenset[str]
+    lateness: Lateness
     lag: int
     visible_from: int | None
     partials: dict[str, Partial] = field(default_factory=dict)
@@ -59,6 +60,10 @@ class SessionStore(Store):
 
     def inputs(self) -> tuple[Operator, ...]:
         return (self.source,)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        return self.lateness.streams
 
     @property
     def key_names(self) -> list[str]:
@@ -104,10 +109,8 @@ class SessionStore(Store):
     def _sessions_of_new_rows(self, epoch: Epoch, rows: Relation) -> exp.Query:
         """The sessions that this epoch's rows form among themselves."""
         time = micros(column(self.time.name))
-        where: list[Sql] = []
-        closed = self.closed_at(epoch.before(self.streams))
-        if closed is not None:
-            where.append(time.copy() > number(closed))
+        watermark = epoch.before(self.streams)
+        where: list[Sql] = [self.lateness.condition(column(self.time.name), watermark)]
         if self.visible_from is not None:
             where.append(time.copy() >= number(self.visible_from * 1_000))
         groups = {n: sql_of(k) for n, k in zip(self.key_names, self.keys, strict=True)}
@@ -180,6 +183,23 @@ class SessionStore(Store):
         }
         by = [column(name) for name in (*self.key_names, SESSION)]
         return select(numbered, columns, (), by)
+
+    def closed(self, epoch: Epoch) -> exp.Query | None:
+        """The sessions that closed in this epoch."""
+        before = self.closed_at(epoch.before(self.streams))
+        after = self.closed_at(epoch.after(self.streams))
+        if after is None or before == after:
+            return None
+        current = self.current(epoch)
+        if current is None:
+            return None
+        where: list[Sql] = [column(LAST) <= number(after)]
+        if before is not None:
+            where.append(column(LAST) > number(before))
+        if self.visible_from is not None:
+            # A session so near to the beginning of what is visible may have begun before it.
+            where.append(column(FIRST) > number((self.visible_from + self.gap) * 1_000))
+        return select(current, None, where)
 
     def current(self, epoch: Epoch) -> exp.Query | None:
         """Every group's newest entries, this epoch's included; closed sessions may be among."""

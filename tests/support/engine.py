@@ -1,0 +1,118 @@
+"""The engine without Structured Streaming: epochs of known rows, straight into the runner.
+
+What is tested is all of the engine but the coordinator and Spark's own micro-batches, at a
+fraction of their cost, and with epochs that are exactly the ones the oracle is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.engine.checkpoint import Checkpoint
+from headrace.engine.compile import LiveQuery
+from headrace.engine.epoch import Epoch
+from headrace.engine.executor import SparkExecutor, ddl
+from headrace.engine.files import LocalFiles
+from headrace.engine.operators.stateless import table_view
+from headrace.engine.relations import Relation
+from headrace.engine.runner import Batch, EpochReport, EpochRunner, Running
+from headrace.engine.sinks.base import QuerySink
+from headrace.optimizer import optimize
+from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
+from headrace.settings import read_settings
+from tests.support.compare import arrow_rows
+from tests.support.duck import arrow_table
+from tests.support.streams import Row
+
+
+class CollectingSink(QuerySink):
+    """Keeps what each committed epoch published."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self.epochs: dict[int, list[tuple[Any, ...]]] = {}
+        self._taken: list[tuple[Any, ...]] = []
+
+    def write(self, epoch: Epoch, rows: Relation) -> int:
+        self._taken = arrow_rows(epoch.executor.frame(rows.query).toArrow())
+        return len(self._taken)
+
+    def publish(self, epoch: int) -> None:
+        self.epochs[epoch], self._taken = self._taken, []
+
+
+@dataclass
+class EngineRun:
+    """What came out of each query in each epoch."""
+
+    rows: dict[str, list[list[tuple[Any, ...]]]]
+    reports: list[EpochReport] = field(default_factory=list)
+
+
+def test_executor(spark: SparkSession, **settings: str) -> SparkExecutor:
+    """An executor for tiny inputs: interpreting a plan is faster than compiling it."""
+    conf = {f"spark.headrace.{key}": value for key, value in settings.items()}
+    executor = SparkExecutor(spark, read_settings(conf))
+    executor.session.conf.set("spark.sql.codegen.wholeStage", "false")
+    executor.session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    executor.session.conf.set("spark.sql.shuffle.partitions", "1")
+    return executor
+
+
+def run_engine(
+    executor: SparkExecutor,
+    queries: Mapping[str, tuple[Node, OutputMode]],
+    catalog: Mapping[str, Source | Table],
+    epochs: Sequence[Mapping[str, list[Row]]],
+    tables: Mapping[str, list[Row]],
+    folder: Path,
+    restart_after: frozenset[int] = frozenset(),
+    compaction: int = 4,
+) -> EngineRun:
+    """Run queries over epochs; ``restart_after`` forgets everything but the checkpoint there."""
+    for name, node in catalog.items():
+        if isinstance(node, Table):
+            frame = _frame(executor, tables[name], node)
+            frame.createOrReplaceTempView(table_view(name))
+    sinks = {
+        name: CollectingSink(Sink(optimize(plan).plan, name, "memory", mode))
+        for name, (plan, mode) in queries.items()
+    }
+    running = {n: Running(LiveQuery(sink.sink, None), sink) for n, sink in sinks.items()}
+    runner = _open(executor, folder, running)
+    reports = []
+    for number, epoch in enumerate(epochs):
+        batches = {
+            stream: Batch(_frame(executor, rows, catalog[stream]), number)
+            for stream, rows in epoch.items()
+            if stream in runner.physical.sources
+        }
+        report = runner.run(batches)
+        if report.failures:
+            raise next(iter(report.failures.values()))
+        reports.append(report)
+        runner.tidy(compaction)
+        if number in restart_after:
+            runner = _open(executor, folder, running)
+    rows = {
+        name: [sink.epochs.get(number + 1, []) for number in range(len(epochs))]
+        for name, sink in sinks.items()
+    }
+    return EngineRun(rows, reports)
+
+
+def _open(executor: SparkExecutor, folder: Path, running: Mapping[str, Running]) -> EpochRunner:
+    checkpoint = Checkpoint(LocalFiles(), str(folder), retained_commits=5)
+    state, _ = checkpoint.open()
+    runner = EpochRunner(executor, checkpoint, state, folder.name.replace("-", "_"))
+    runner.use(running)
+    return runner
+
+
+def _frame(executor: SparkExecutor, rows: list[Row], node: Source | Table) -> DataFrame:
+    return executor.session.createDataFrame(arrow_table(rows, node.schema), ddl(node.schema))
