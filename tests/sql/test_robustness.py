@@ -9,8 +9,9 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.sql import plan_query
+from headrace.sql.functions_table import known_names
 from headrace.sql.refusals import REFUSALS
-from tests.sql.catalog import CATALOG
+from tests.sql.catalog import CATALOG, TYPED
 from tests.sql.test_plans import _cases
 from tests.sql.test_refusals import EXAMPLES, MARK
 
@@ -62,3 +63,14 @@ def test_damaged_queries_are_planned_or_refused(seed: int) -> None:
             assert "\n" not in str(refusal), text
     assert planned > 0
     assert refused > 0
+
+
+def test_functions_with_any_arguments_are_typed_or_refused() -> None:
+    rng = random.Random(7)
+    values = [*TYPED.schema.names, "NULL", "'x'", "1", "2.5", "INTERVAL 1 DAY", "array()", "*"]
+    for name in (*known_names(), "struct", "named_struct", "date_part", "extract", "trim", "cast"):
+        for _ in range(25):
+            arguments = ", ".join(rng.choices(values, k=rng.randint(0, 4)))
+            for group in ("", " GROUP BY window(ts, '1 hour')"):
+                refusal = _refusal(f"SELECT {name}({arguments}) AS x FROM typed{group}")
+                assert refusal is None or "\n" not in str(refusal)

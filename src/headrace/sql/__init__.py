@@ -1,8 +1,9 @@
 """SQL text to plan, without Spark.
 
-Read in this order: ``dialect`` (text to sqlglot's tree), ``query`` (the clauses), then what it
-uses: ``joins``, ``aggregates``, ``windows``, ``expressions``, ``typing`` with
-``functions_table``; ``refusals`` is the list of what is refused, and why.
+Read in this order: ``dialect`` (text to sqlglot's tree), ``query`` and ``select`` (the clauses),
+then what they use: ``scope``, ``joins`` with ``time_bounds``, ``aggregates``, ``windows``,
+``expressions`` and ``calls``, ``typing`` with ``functions_table``. ``refusals`` is the list of what
+is refused, and why; ``render`` is the way back, from plan to SQL.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ itself for the type of every entry, so this table cannot drift from the Spark th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from headrace.plan.types import (
     BIGINT,
@@ -20,215 +19,48 @@ from headrace.plan.types import (
     DOUBLE,
     INT,
     INTERVAL,
-    INTERVAL_MONTHS,
-    NULL,
     SMALLINT,
     STRING,
     TIMESTAMP,
     TINYINT,
     DataType,
     array,
-    decimal,
 )
-from headrace.sql.typing import (
-    CoercionError,
-    arithmetic_type,
-    common_type_of,
-    is_atomic,
-    is_temporal,
+from headrace.sql.function_rules import (
+    Function,
+    Rule,
+    Types,
+    Values,
+    always,
+    array_of_first_type,
+    array_of_type,
+    average_type,
+    branches_type,
+    ceiling_type,
+    common_argument_type,
+    concat_type,
+    element_type,
+    first_type,
+    flatten_type,
+    map_keys_type,
+    map_of_type,
+    map_values_type,
+    number_type,
+    operator_type,
+    or_zero_type,
+    padded_type,
+    percentile_approx_type,
+    percentile_type,
+    reversed_type,
+    round_type,
+    shift_type,
+    sum_type,
 )
-
-Types = tuple[DataType, ...]
+from headrace.sql.typing import common_type_of
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
-
-
-Rule = Callable[[Types], DataType]
-
-_KINDS: dict[str, tuple[str, Callable[[DataType], bool]]] = {
-    "n": ("a number", lambda t: t.is_numeric or t == STRING),
-    "v": ("a number or an interval", lambda t: t.is_numeric or t.is_interval or t == STRING),
-    "i": ("a whole number", lambda t: t.is_numeric or t == STRING),
-    "s": ("a string", lambda t: is_atomic(t) and not t.is_interval),
-    "z": ("a string", lambda t: t in (STRING, BINARY)),
-    "b": ("a condition", lambda t: t in (BOOLEAN, STRING)),
-    "t": ("a date or timestamp", lambda t: is_temporal(t) or t == STRING),
-    "a": ("an array", lambda t: t.name.startswith("array<")),
-    "m": ("a map", lambda t: t.name.startswith("map<")),
-    "o": ("something that can be ordered", lambda t: not t.name.startswith("map<")),
-    "x": ("anything", lambda t: True),
-}
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function's signature and the rule for its type."""
-
-    name: str
-    signature: str
-    rule: Rule
-
-    @property
-    def required(self) -> int:
-        return len(self.signature.rstrip("*").split("?")[0])
-
-    @property
-    def most(self) -> int | None:
-        """How many arguments at most; None is without limit."""
-        return None if self.signature.endswith("*") else len(self.signature.replace("?", ""))
-
-    @property
-    def expected(self) -> str:
-        """How many arguments it takes, in words."""
-        if self.most is None:
-            return f"at least {self.required} argument{'s'[: self.required != 1]}"
-        if self.most == self.required:
-            return f"{self.most} argument{'s'[: self.most != 1]}"
-        return f"{self.required} to {self.most} arguments"
-
-    def type_of(self, types: Types) -> DataType:
-        """The type of a call with arguments of these types; CoercionError if they do not fit."""
-        letters = self.signature.replace("?", "").rstrip("*")
-        for index, kind in enumerate(types):
-            letter = letters[min(index, len(letters) - 1)]
-            wanted, fits = _KINDS[letter]
-            if kind != NULL and not fits(kind):
-                raise CoercionError(
-                    f"argument {index + 1} of {self.name}() must be {wanted}, not {kind}"
-                )
-        return self.rule(types)
-
-
-def _always(kind: DataType) -> Rule:
-    return lambda types: kind
-
-
-def _first(types: Types) -> DataType:
-    return types[0]
-
-
-def _second(types: Types) -> DataType:
-    return types[1]
-
-
-def _common(types: Types) -> DataType:
-    return common_type_of(types)
-
-
-def _number(types: Types) -> DataType:
-    """The argument's own number type; a string is read as a double."""
-    return DOUBLE if types[0] in (STRING, NULL) else types[0]
-
-
-def _if(types: Types) -> DataType:
-    return common_type_of(types[1:])
-
-
-def _nvl2(types: Types) -> DataType:
-    return common_type_of(types[1:])
-
-
-def _ceiling(types: Types) -> DataType:
-    """ceil and floor: whole numbers, as decimals where the argument is one."""
-    if not types[0].is_decimal:
-        return BIGINT
-    precision, scale = types[0].decimal_parameters
-    return decimal(precision - scale + 1, 0) if scale else decimal(precision, 0)
-
-
-def _operator(operator: str) -> Rule:
-    """The type of an arithmetic operator that is spelled as a function."""
-    return lambda types: arithmetic_type(operator, types[0], types[1])
-
-
-def _or_zero(types: Types) -> DataType:
-    return common_type_of((types[0], INT))
-
-
-def _shift(types: Types) -> DataType:
-    return BIGINT if types[0] == BIGINT else INT
-
-
-def _bits(types: Types) -> DataType:
-    return common_type_of(types)
-
-
-def _element(types: Types) -> DataType:
-    return types[0].element()
-
-
-def _array_of(types: Types) -> DataType:
-    return array(common_type_of(types) if types else NULL)
-
-
-def _map_of(types: Types) -> DataType:
-    keys, values = common_type_of(types[0::2]), common_type_of(types[1::2])
-    return DataType(f"map<{keys},{values}>")
-
-
-def _map_keys(types: Types) -> DataType:
-    inner = types[0].name[len("map<") : -1]
-    value = types[0].element().name
-    return array(DataType(inner[: -len(value) - 1]))
-
-
-def _map_values(types: Types) -> DataType:
-    return array(types[0].element())
-
-
-def _concat(types: Types) -> DataType:
-    if types and all(t.name.startswith("array<") for t in types):
-        return common_type_of(types)
-    for kind in types:
-        if not is_atomic(kind):
-            raise CoercionError(f"concat takes strings, or arrays alone, not {kind}")
-    return BINARY if types and all(t == BINARY for t in types) else STRING
-
-
-def _flatten(types: Types) -> DataType:
-    return types[0].element()
-
-
-def _padded(types: Types) -> DataType:
-    return BINARY if types[0] == BINARY else STRING
-
-
-def _reversed(types: Types) -> DataType:
-    return types[0] if types[0].name.startswith("array<") else STRING
-
-
-def _sum(types: Types) -> DataType:
-    kind = types[0]
-    if kind.is_decimal:
-        precision, scale = kind.decimal_parameters
-        return DataType(f"decimal({min(precision + 10, 38)},{scale})")
-    if kind.is_integer:
-        return BIGINT
-    if kind.is_interval:
-        return INTERVAL_MONTHS if "month" in kind.name or "year" in kind.name else INTERVAL
-    return DOUBLE
-
-
-def _average(types: Types) -> DataType:
-    kind = types[0]
-    if kind.is_decimal:
-        precision, scale = kind.decimal_parameters
-        return DataType(f"decimal({min(precision + 4, 38)},{min(scale + 4, 38)})")
-    return DOUBLE
-
-
-def _array_of_first(types: Types) -> DataType:
-    return array(types[0])
-
-
-def _percentile(types: Types) -> DataType:
-    return array(DOUBLE) if types[1].name.startswith("array<") else DOUBLE
-
-
-def _percentile_approx(types: Types) -> DataType:
-    return array(types[0]) if types[1].name.startswith("array<") else types[0]
 
 
 def _table(*groups: tuple[str, str, Rule]) -> dict[str, Function]:
@@ -246,188 +78,170 @@ _DOUBLES = (
 
 SCALARS: dict[str, Function] = _table(
     # Numbers
-    (_DOUBLES, "n", _always(DOUBLE)),
-    ("atan2 hypot pow power", "nn", _always(DOUBLE)),
-    ("log", "n?n", _always(DOUBLE)),
-    ("pi e", "", _always(DOUBLE)),
-    ("abs negative positive", "n", _number),
-    ("ceil ceiling floor", "n", _ceiling),
-    ("round bround", "n?i", _number),
-    ("pmod mod", "nn", _operator("%")),
-    ("factorial", "i", _always(BIGINT)),
-    ("greatest least", "oo*", _common),
-    ("shiftleft shiftright shiftrightunsigned", "ii", _shift),
-    ("bit_count", "i", _always(INT)),
-    ("bin", "i", _always(STRING)),
-    ("conv", "sii", _always(STRING)),
-    ("hex", "s", _always(STRING)),
-    ("unhex", "s", _always(BINARY)),
-    ("isnan", "n", _always(BOOLEAN)),
-    ("nanvl", "nn", _always(DOUBLE)),
-    ("width_bucket", "nnni", _always(BIGINT)),
+    (_DOUBLES, "n", always(DOUBLE)),
+    ("atan2 hypot pow power", "nn", always(DOUBLE)),
+    ("log", "n?n", always(DOUBLE)),
+    ("pi e", "", always(DOUBLE)),
+    ("abs negative positive", "n", number_type),
+    ("ceil ceiling floor", "n", ceiling_type),
+    ("round bround", "n?i", number_type),
+    ("pmod mod", "nn", operator_type("%")),
+    ("factorial", "i", always(BIGINT)),
+    ("greatest least", "oo*", common_argument_type),
+    ("shiftleft shiftright shiftrightunsigned", "ii", shift_type),
+    ("bit_count", "i", always(INT)),
+    ("bin", "i", always(STRING)),
+    ("conv", "sii", always(STRING)),
+    ("hex", "s", always(STRING)),
+    ("unhex", "s", always(BINARY)),
+    ("isnan", "n", always(BOOLEAN)),
+    ("nanvl", "nn", always(DOUBLE)),
+    ("width_bucket", "nnni", always(BIGINT)),
     # Conditions and NULLs
-    ("coalesce nvl ifnull", "xx*", _common),
-    ("nvl2", "xxx", _nvl2),
-    ("nullif nullifzero", "x?x", _first),
-    ("zeroifnull", "n", _or_zero),
-    ("if", "bxx", _if),
-    ("isnull isnotnull", "x", _always(BOOLEAN)),
+    ("coalesce nvl ifnull", "xx*", common_argument_type),
+    ("nvl2", "xxx", branches_type),
+    ("nullif nullifzero", "x?x", first_type),
+    ("zeroifnull", "n", or_zero_type),
+    ("if", "bxx", branches_type),
+    ("isnull isnotnull", "x", always(BOOLEAN)),
     # Strings
-    ("upper ucase lower lcase initcap", "s", _always(STRING)),
-    ("trim ltrim rtrim btrim", "s?s", _always(STRING)),
-    ("length len char_length character_length octet_length bit_length", "s", _always(INT)),
-    ("ascii", "s", _always(INT)),
-    ("char chr", "i", _always(STRING)),
-    ("concat", "x*", _concat),
-    ("concat_ws", "sx*", _always(STRING)),
-    ("substring substr", "si?i", _padded),
-    ("left right", "si", _always(STRING)),
-    ("substring_index", "ssi", _always(STRING)),
-    ("replace", "ss?s", _always(STRING)),
-    ("translate", "sss", _always(STRING)),
-    ("overlay", "ssi?i", _always(STRING)),
-    ("reverse", "x", _reversed),
-    ("repeat", "si", _always(STRING)),
-    ("lpad rpad", "si?s", _padded),
-    ("space", "i", _always(STRING)),
-    ("instr", "ss", _always(INT)),
-    ("locate position", "ss?i", _always(INT)),
-    ("split", "ss?i", _always(array(STRING))),
-    ("split_part", "ssi", _always(STRING)),
-    ("startswith endswith contains", "ss", _always(BOOLEAN)),
-    ("like ilike", "ss?s", _always(BOOLEAN)),
-    ("rlike regexp regexp_like", "ss", _always(BOOLEAN)),
-    ("regexp_extract", "ss?i", _always(STRING)),
-    ("regexp_extract_all", "ss?i", _always(array(STRING))),
-    ("regexp_replace", "sss?i", _always(STRING)),
-    ("regexp_count regexp_instr", "ss", _always(INT)),
-    ("regexp_substr", "ss", _always(STRING)),
-    ("levenshtein", "ss?i", _always(INT)),
-    ("soundex", "z", _always(STRING)),
-    ("format_number", "ns", _always(STRING)),
-    ("format_string printf", "sx*", _always(STRING)),
-    ("base64", "z", _always(STRING)),
-    ("unbase64", "s", _always(BINARY)),
-    ("encode", "ss", _always(BINARY)),
-    ("find_in_set", "ss", _always(INT)),
+    ("upper ucase lower lcase initcap", "s", always(STRING)),
+    ("trim ltrim rtrim btrim", "s?s", always(STRING)),
+    ("length len char_length character_length octet_length bit_length", "s", always(INT)),
+    ("ascii", "s", always(INT)),
+    ("char chr", "i", always(STRING)),
+    ("concat", "x*", concat_type),
+    ("concat_ws", "sx*", always(STRING)),
+    ("substring substr", "si?i", padded_type),
+    ("left right", "si", always(STRING)),
+    ("substring_index", "ssi", always(STRING)),
+    ("replace", "ss?s", always(STRING)),
+    ("translate", "sss", always(STRING)),
+    ("overlay", "ssi?i", always(STRING)),
+    ("reverse", "x", reversed_type),
+    ("repeat", "si", always(STRING)),
+    ("lpad rpad", "si?s", padded_type),
+    ("space", "i", always(STRING)),
+    ("instr", "ss", always(INT)),
+    ("locate position", "ss?i", always(INT)),
+    ("split", "ss?i", always(array(STRING))),
+    ("split_part", "ssi", always(STRING)),
+    ("startswith endswith contains", "ss", always(BOOLEAN)),
+    ("like ilike", "ss?s", always(BOOLEAN)),
+    ("rlike regexp regexp_like", "ss", always(BOOLEAN)),
+    ("regexp_extract", "ss?i", always(STRING)),
+    ("regexp_extract_all", "ss?i", always(array(STRING))),
+    ("regexp_replace", "sss?i", always(STRING)),
+    ("regexp_count regexp_instr", "ss", always(INT)),
+    ("regexp_substr", "ss", always(STRING)),
+    ("levenshtein", "ss?i", always(INT)),
+    ("soundex", "z", always(STRING)),
+    ("format_number", "ns", always(STRING)),
+    ("format_string printf", "sx*", always(STRING)),
+    ("base64", "z", always(STRING)),
+    ("unbase64", "s", always(BINARY)),
+    ("encode", "ss", always(BINARY)),
+    ("find_in_set", "ss", always(INT)),
     ("elt", "ix*", lambda types: common_type_of(types[1:])),
-    ("parse_url", "zz?z", _always(STRING)),
-    ("url_decode url_encode", "s", _always(STRING)),
-    ("get_json_object", "zz", _always(STRING)),
-    ("json_array_length", "z", _always(INT)),
-    ("to_char to_varchar", "xs", _always(STRING)),
+    ("parse_url", "zz?z", always(STRING)),
+    ("url_decode url_encode", "s", always(STRING)),
+    ("get_json_object", "zz", always(STRING)),
+    ("json_array_length", "z", always(INT)),
+    ("to_char to_varchar", "xs", always(STRING)),
     # Dates and times
-    ("year quarter month day dayofmonth dayofweek dayofyear weekofyear weekday", "t", _always(INT)),
-    ("hour minute second", "t", _always(INT)),
-    ("date_add date_sub dateadd", "ti", _always(DATE)),
-    ("datediff date_diff", "tt", _always(INT)),
-    ("add_months", "ti", _always(DATE)),
-    ("months_between", "tt?b", _always(DOUBLE)),
-    ("last_day", "t", _always(DATE)),
-    ("next_day", "ts", _always(DATE)),
-    ("trunc", "ts", _always(DATE)),
-    ("date_trunc", "st", _always(TIMESTAMP)),
-    ("to_date try_to_date", "x?s", _always(DATE)),
-    ("to_timestamp try_to_timestamp", "x?s", _always(TIMESTAMP)),
-    ("date_format", "ts", _always(STRING)),
-    ("from_unixtime", "n?s", _always(STRING)),
-    ("unix_timestamp to_unix_timestamp", "t?s", _always(BIGINT)),
-    ("unix_seconds unix_millis unix_micros", "t", _always(BIGINT)),
-    ("unix_date", "t", _always(INT)),
-    ("timestamp_seconds timestamp_millis timestamp_micros", "n", _always(TIMESTAMP)),
-    ("date_from_unix_date", "i", _always(DATE)),
-    ("make_date", "iii", _always(DATE)),
-    ("make_timestamp", "iiiiin?s", _always(TIMESTAMP)),
-    ("make_dt_interval", "?iiin", _always(INTERVAL)),
-    ("from_utc_timestamp to_utc_timestamp", "ts", _always(TIMESTAMP)),
-    ("dayname monthname", "t", _always(STRING)),
-    ("window_time", "x", _always(TIMESTAMP)),
+    ("year quarter month day dayofmonth dayofweek dayofyear weekofyear weekday", "t", always(INT)),
+    ("hour minute second", "t", always(INT)),
+    ("date_add date_sub dateadd", "ti", always(DATE)),
+    ("datediff date_diff", "tt", always(INT)),
+    ("add_months", "ti", always(DATE)),
+    ("months_between", "tt?b", always(DOUBLE)),
+    ("last_day", "t", always(DATE)),
+    ("next_day", "ts", always(DATE)),
+    ("trunc", "ts", always(DATE)),
+    ("date_trunc", "st", always(TIMESTAMP)),
+    ("to_date try_to_date", "x?s", always(DATE)),
+    ("to_timestamp try_to_timestamp", "x?s", always(TIMESTAMP)),
+    ("date_format", "ts", always(STRING)),
+    ("from_unixtime", "n?s", always(STRING)),
+    ("unix_timestamp to_unix_timestamp", "t?s", always(BIGINT)),
+    ("unix_seconds unix_millis unix_micros", "t", always(BIGINT)),
+    ("unix_date", "t", always(INT)),
+    ("timestamp_seconds timestamp_millis timestamp_micros", "n", always(TIMESTAMP)),
+    ("date_from_unix_date", "i", always(DATE)),
+    ("make_date", "iii", always(DATE)),
+    ("make_timestamp", "iiiiin?s", always(TIMESTAMP)),
+    ("make_dt_interval", "?iiin", always(INTERVAL)),
+    ("from_utc_timestamp to_utc_timestamp", "ts", always(TIMESTAMP)),
+    ("dayname monthname", "t", always(STRING)),
+    ("window_time", "x", always(TIMESTAMP)),
     # Casts that are spelled as functions
-    ("boolean", "x", _always(BOOLEAN)),
-    ("tinyint", "x", _always(TINYINT)),
-    ("smallint", "x", _always(SMALLINT)),
-    ("int", "x", _always(INT)),
-    ("bigint", "x", _always(BIGINT)),
-    ("float", "x", _always(DataType("float"))),
-    ("double", "x", _always(DOUBLE)),
-    ("string", "x", _always(STRING)),
-    ("binary", "x", _always(BINARY)),
-    ("date", "x", _always(DATE)),
-    ("timestamp", "x", _always(TIMESTAMP)),
+    ("boolean", "x", always(BOOLEAN)),
+    ("tinyint", "x", always(TINYINT)),
+    ("smallint", "x", always(SMALLINT)),
+    ("int", "x", always(INT)),
+    ("bigint", "x", always(BIGINT)),
+    ("float", "x", always(DataType("float"))),
+    ("double", "x", always(DOUBLE)),
+    ("string", "x", always(STRING)),
+    ("binary", "x", always(BINARY)),
+    ("date", "x", always(DATE)),
+    ("timestamp", "x", always(TIMESTAMP)),
     # Hashes
-    ("hash", "x*", _always(INT)),
-    ("xxhash64", "x*", _always(BIGINT)),
-    ("md5 sha sha1", "z", _always(STRING)),
-    ("sha2", "zi", _always(STRING)),
-    ("crc32", "z", _always(BIGINT)),
+    ("hash", "x*", always(INT)),
+    ("xxhash64", "x*", always(BIGINT)),
+    ("md5 sha sha1", "z", always(STRING)),
+    ("sha2", "zi", always(STRING)),
+    ("crc32", "z", always(BIGINT)),
     # Arrays and maps
-    ("array", "?x*", _array_of),
-    ("size cardinality array_size", "x", _always(INT)),
-    ("array_contains", "ax", _always(BOOLEAN)),
-    ("array_position", "ax", _always(BIGINT)),
-    ("array_distinct array_sort array_compact", "a", _first),
-    ("sort_array", "a?b", _first),
-    ("array_max array_min", "a", _element),
-    ("array_join", "as?s", _always(STRING)),
-    ("array_union array_intersect array_except", "aa", _common),
-    ("arrays_overlap", "aa", _always(BOOLEAN)),
-    ("array_append array_prepend array_remove", "ax", _first),
-    ("array_repeat", "xi", _array_of_first),
-    ("slice", "aii", _first),
-    ("element_at try_element_at", "xx", _element),
-    ("get", "ai", _element),
-    ("flatten", "a", _flatten),
-    ("map", "?x*", _map_of),
-    ("map_keys", "m", _map_keys),
-    ("map_values", "m", _map_values),
-    ("map_contains_key", "mx", _always(BOOLEAN)),
+    ("array", "?x*", array_of_type),
+    ("size cardinality array_size", "x", always(INT)),
+    ("array_contains", "ax", always(BOOLEAN)),
+    ("array_position", "ax", always(BIGINT)),
+    ("array_distinct array_sort array_compact", "a", first_type),
+    ("sort_array", "a?b", first_type),
+    ("array_max array_min", "a", element_type),
+    ("array_join", "as?s", always(STRING)),
+    ("array_union array_intersect array_except", "aa", common_argument_type),
+    ("arrays_overlap", "aa", always(BOOLEAN)),
+    ("array_append array_prepend array_remove", "ax", first_type),
+    ("array_repeat", "xi", array_of_first_type),
+    ("slice", "aii", first_type),
+    ("element_at try_element_at", "xx", element_type),
+    ("get", "ai", element_type),
+    ("flatten", "a", flatten_type),
+    ("map", "?x*", map_of_type),
+    ("map_keys", "m", map_keys_type),
+    ("map_values", "m", map_values_type),
+    ("map_contains_key", "mx", always(BOOLEAN)),
     # Arithmetic that gives NULL instead of an error
-    ("try_divide", "xx", _operator("/")),
-    ("typeof", "x", _always(STRING)),
+    ("try_divide", "xx", operator_type("/")),
+    ("typeof", "x", always(STRING)),
 )
-
-Values = tuple[object, ...]
-
-
-def _round(types: Types, values: Values) -> DataType:
-    """round and bround of a decimal keep as many digits as the second argument says."""
-    kind = _number(types)
-    if not kind.is_decimal:
-        return kind
-    precision, scale = kind.decimal_parameters
-    places = values[1] if len(values) > 1 else 0
-    if not isinstance(places, int):
-        raise CoercionError("the number of places must be a constant")
-    if places < 0:
-        return decimal(max(precision - scale + 1, -places + 1), 0)
-    kept = min(scale, places)
-    return decimal(precision - scale + 1 + kept, kept)
-
 
 #: Rules that need the value of a constant, not its type alone.
 LITERAL_RULES: dict[str, Callable[[Types, Values], DataType]] = {
-    "round": _round,
-    "bround": _round,
+    "round": round_type,
+    "bround": round_type,
 }
 
 AGGREGATES: dict[str, Function] = _table(
-    ("count", "?x*", _always(BIGINT)),
-    ("sum", "v", _sum),
-    ("avg", "v", _average),
-    ("min max", "o", _first),
-    ("stddev stddev_pop variance var_pop", "n", _always(DOUBLE)),
-    ("skewness kurtosis", "n", _always(DOUBLE)),
-    ("corr covar_pop covar_samp", "nn", _always(DOUBLE)),
-    ("count_if", "b", _always(BIGINT)),
-    ("bool_and bool_or", "b", _always(BOOLEAN)),
-    ("bit_and bit_or bit_xor", "i", _first),
-    ("median", "n", _always(DOUBLE)),
-    ("mode", "o", _first),
-    ("percentile", "nx?i", _percentile),
-    ("percentile_approx", "nx?i", _percentile_approx),
-    ("approx_count_distinct", "x?n", _always(BIGINT)),
-    ("collect_list collect_set", "x", _array_of_first),
-    ("max_by min_by", "xo", _first),
+    ("count", "?x*", always(BIGINT)),
+    ("sum", "v", sum_type),
+    ("avg", "v", average_type),
+    ("min max", "o", first_type),
+    ("stddev stddev_pop variance var_pop", "n", always(DOUBLE)),
+    ("skewness kurtosis", "n", always(DOUBLE)),
+    ("corr covar_pop covar_samp", "nn", always(DOUBLE)),
+    ("count_if", "b", always(BIGINT)),
+    ("bool_and bool_or", "b", always(BOOLEAN)),
+    ("bit_and bit_or bit_xor", "i", first_type),
+    ("median", "n", always(DOUBLE)),
+    ("mode", "o", first_type),
+    ("percentile", "nx?i", percentile_type),
+    ("percentile_approx", "nx?i", percentile_approx_type),
+    ("approx_count_distinct", "x?n", always(BIGINT)),
+    ("collect_list collect_set", "x", array_of_first_type),
+    ("max_by min_by", "xo", first_type),
 )
 
 #: Other spellings of the same aggregate; the plan holds one, so that equal queries are equal.
