@@ -68,7 +68,9 @@ class DataType:
         if not self.is_struct:
             raise PlanError(f"{self.name} has no fields")
         parts = _split_at_depth_zero(self.name[len("struct<") : -1])
-        return tuple(Field(name, DataType(kind)) for name, _, kind in (p.partition(":") for p in parts))
+        return tuple(
+            Field(name, DataType(kind)) for name, _, kind in (p.partition(":") for p in parts)
+        )
 
     def element(self) -> DataType:
         """The element type of an array, or the value type of a map."""

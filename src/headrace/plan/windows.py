@@ -108,7 +108,9 @@ class Trailing(Window):
 
     def __post_init__(self) -> None:
         if self.length <= 0:
-            raise DurationError(f"a trailing window's length must be positive, not {self.length} ms")
+            raise DurationError(
+                f"a trailing window's length must be positive, not {self.length} ms"
+            )
 
     @property
     def name(self) -> str:
