@@ -104,7 +104,7 @@ class Headrace:
 
     def sql(self, text: str) -> Query:
         """A query from SQL text."""
-        parsed = plan_query(text, self._catalog, self._function_type)
+        parsed = plan_query(text, self._catalog, self._function_type, self._time_zone())
         if parsed.hints:
             raise QueryError(
                 f"the hint {parsed.hints[0].name} cannot be followed yet",
@@ -121,7 +121,11 @@ class Headrace:
             self._catalog,
             lambda plan: Query(self._race, self.statistics, plan),
             self._function_type,
+            self._time_zone(),
         )
+
+    def _time_zone(self) -> str | None:
+        return self._spark.conf.get("spark.sql.session.timeZone", None)
 
     def _function_type(self, name: str, arguments: tuple[DataType, ...]) -> DataType | None:
         return function_type(self._race.executor.session, name, arguments)

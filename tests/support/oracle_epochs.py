@@ -24,6 +24,7 @@ from headrace.plan.nodes import (
     Aggregate,
     Filter,
     Join,
+    JoinKind,
     Node,
     OutputMode,
     Project,
@@ -35,7 +36,7 @@ from headrace.plan.nodes import (
     Union,
     Within,
 )
-from headrace.plan.times import aggregate_lag, join_lag
+from headrace.plan.times import aggregate_lag, join_lag, side_times
 from headrace.plan.types import INT, Field, Schema
 from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing
 from tests.support.compare import plain_rows
@@ -122,6 +123,8 @@ class _Run:
     database: duckdb.DuckDBPyConnection
     streams: Mapping[str, Watermarks]
     numbers: Any = field(default_factory=count)
+    #: Watermarks of the joins that are part of a tree above them, by identity.
+    trees: dict[int, Watermarks] = field(default_factory=dict)
 
     def create(self, select: str) -> str:
         name = f"__t{next(self.numbers)}"
@@ -362,10 +365,21 @@ class _Run:
         return self.joined(node, alive)
 
     def time_join(self, node: Join) -> str:
-        """Interval and window joins; a row alone comes out when no partner can come any more."""
-        wm = self.watermark_table(self.watermarks(node, join_lag(node)))
+        """Interval and window joins; a row alone comes out when no partner can come any more.
+
+        A tree of inner joins is one operator: its watermark is the least of all its streams', and
+        a row is judged by it once, where it enters the tree.
+        """
+        marks = self.trees.get(id(node)) or self.watermarks(node, _tree_lag(node))
+        wm = self.watermark_table(marks)
+        for child in (node.left, node.right):
+            if _same_operator(node, child):
+                self.trees[id(child)] = marks
         left, right = self.sides(node)
-        left, right = self.on_time(node, left, "left", wm), self.on_time(node, right, "right", wm)
+        if not _same_operator(node, node.left):
+            left = self.on_time(node, left, "left", wm)
+        if not _same_operator(node, node.right):
+            right = self.on_time(node, right, "right", wm)
         pairs = self.pairs(node, left, right)
         left_alone = right_alone = ""
         if node.kind.keeps_left:
@@ -439,6 +453,31 @@ class _Run:
             f"SELECT member, {key}{comma(names) or 1}) END AS key, moment, epoch "
             f"FROM ({' UNION ALL '.join(parts)})"
         )
+
+
+def _same_operator(node: Join, child: Node) -> bool:
+    """Whether a join below is part of the tree of inner joins that ``node`` belongs to."""
+    return (
+        isinstance(child, Join)
+        and isinstance(child.time, SameWindow | Within)
+        and all(j.kind is JoinKind.INNER and not j.emits_window for j in (node, child))
+        and bool(child.left.streams() and child.right.streams())
+    )
+
+
+def _tree_lag(node: Join) -> int:
+    """The greatest lag of the times with which rows enter the tree."""
+    lags = []
+    assert node.time is not None
+    for child, times, column in zip(
+        (node.left, node.right), side_times(node), (node.time.left, node.time.right), strict=True
+    ):
+        if _same_operator(node, child):
+            assert isinstance(child, Join)
+            lags.append(_tree_lag(child))
+        else:
+            lags.append(times[column.name])
+    return max(lags)
 
 
 def _least(marks: Sequence[int | None], lag: int) -> int | None:

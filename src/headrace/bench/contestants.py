@@ -1,7 +1,9 @@
 """The two ways to run standing queries over files: Headrace, and plain Structured Streaming.
 
 Both read the same files in the same micro-batches and write Parquet, from which the results are
-read back after the clock has stopped.
+read back after the clock has stopped. A micro-batch is timed by Spark's own clock for both
+(``triggerExecution``). What Headrace does after it has let Spark go on, merging files, is outside
+of that figure; it is inside of the run's, which is therefore reported per micro-batch as well.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from headrace.bench import BenchError
@@ -19,9 +23,9 @@ from headrace.bench.harness import Outcome
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-    from headrace.session import Headrace, QueryHandle
+    from headrace.native import NativeRun
+    from headrace.session import Headrace, Query, QueryHandle
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,18 @@ class FileStream:
 
 @dataclass(frozen=True)
 class StandingQuery:
-    """A query by name; results are appended."""
+    """A query by name; results are appended, or updated where they are never final."""
 
     name: str
     sql: str
+
+
+@dataclass(frozen=True)
+class Started:
+    """A query of a race, and the handle that it runs under."""
+
+    query: Query
+    handle: QueryHandle
 
 
 def run_headrace(
@@ -57,42 +69,60 @@ def run_headrace(
     """Run everything there is through Headrace, from an empty checkpoint."""
     place = _empty(work / "headrace")
     race = open_race(spark, streams, place / "state")
-    handles = start_queries(race, queries, place / "out")
+    started_queries = start_queries(race, queries, place / "out")
     started = time.perf_counter()
-    race.start(availableNow=True)
-    race.awaitTermination()
+    finish(race, started_queries)
     seconds = time.perf_counter() - started
-    for name, handle in handles.items():
-        error = handle.exception()
-        if error is not None:
-            raise BenchError(f"query {name} failed under Headrace: {error}")
-    return Outcome(seconds, read_results(spark, queries, place / "out"), batch_seconds(race))
+    return Outcome(
+        seconds,
+        read_results(spark, started_queries, place / "out"),
+        [t for stream in streams for t in trigger_seconds(race, stream.name)],
+        phases=mean_phases(race),
+    )
 
 
 def run_native(
     spark: SparkSession, streams: Sequence[FileStream], queries: Sequence[StandingQuery], work: Path
 ) -> Outcome:
-    """Run the same as plain Structured Streaming, one Spark query per standing query."""
+    """Run the same as plain Structured Streaming, one Spark query per standing query.
+
+    Each reads its sources itself; they run at the same time, as they would in life.
+    """
+    from headrace import native
+
     place = _empty(work / "native")
+    # A race that is never started: it only reads the SQL.
+    planner = open_race(spark, streams, None)
+    plans = {query.name: planner.sql(query.sql).plan for query in queries}
+
+    def run(name: str) -> NativeRun:
+        return native.run(
+            plans[name],
+            spark,
+            {stream.name: stream.read(spark) for stream in streams},
+            checkpoint=str(place / "state" / name),
+            out_dir=str(place / "out" / name),
+        )
+
     started = time.perf_counter()
-    running = start_native(spark, streams, queries, place)
-    for query in running.values():
-        query.awaitTermination()
-    seconds = time.perf_counter() - started
-    # Batches without rows are Spark's own (they only move the watermark); those are not counted.
-    batches = [
-        progress["durationMs"]["triggerExecution"] / 1_000
-        for query in running.values()
-        for progress in query.recentProgress
-        if progress["numInputRows"] > 0
-    ]
-    return Outcome(seconds, read_results(spark, queries, place / "out"), batches)
+    with ThreadPoolExecutor(len(plans)) as threads:
+        runs = dict(zip(plans, threads.map(run, plans), strict=True))
+    # With one query its own clock is the better one: planning and reading back are not in it.
+    alone = [one.seconds for one in runs.values()]
+    seconds = alone[0] if len(alone) == 1 else time.perf_counter() - started
+    return Outcome(
+        seconds,
+        {name: one.rows for name, one in runs.items() if one.rows is not None},
+        [batch / 1_000 for one in runs.values() for batch in one.batches],
+    )
 
 
-def open_race(spark: SparkSession, streams: Sequence[FileStream], checkpoint: Path) -> Headrace:
+def open_race(
+    spark: SparkSession, streams: Sequence[FileStream], checkpoint: Path | None
+) -> Headrace:
     from headrace.session import Headrace
 
-    race = Headrace(spark, checkpoint=str(checkpoint))
+    race = Headrace(spark, checkpoint=None if checkpoint is None else str(checkpoint))
     for stream in streams:
         race.stream(stream.name, stream.read(spark), time=stream.time, delay=stream.delay)
     return race
@@ -100,62 +130,61 @@ def open_race(spark: SparkSession, streams: Sequence[FileStream], checkpoint: Pa
 
 def start_queries(
     race: Headrace, queries: Sequence[StandingQuery], out: Path
-) -> dict[str, QueryHandle]:
+) -> dict[str, Started]:
+    """Give every query a Parquet sink; they begin when the race starts."""
+    started = {}
+    for standing in queries:
+        query = race.sql(standing.sql)
+        writer = query.writeStream.queryName(standing.name).format("parquet")
+        started[standing.name] = Started(query, writer.start(str(out / standing.name)))
+    return started
+
+
+def finish(race: Headrace, queries: Mapping[str, Started]) -> None:
+    """Run a race to the end of what its streams hold."""
+    race.start(availableNow=True)
+    race.awaitTermination()
+    require_health(queries)
+
+
+def require_health(queries: Mapping[str, Started]) -> None:
+    for name, started in queries.items():
+        error = started.handle.exception()
+        if error is not None:
+            raise BenchError(f"query {name} failed under Headrace: {error}")
+
+
+def trigger_seconds(race: Headrace, stream: str) -> list[float]:
+    """How long each micro-batch with rows took by Spark's clock, as it is told of plain Spark."""
+    return [
+        progress["durationMs"]["triggerExecution"] / 1_000
+        for progress in race.streamProgress(stream)
+        if progress["numInputRows"] > 0
+    ]
+
+
+def mean_phases(race: Headrace) -> dict[str, float]:
+    """Where the time of an epoch goes: mean seconds of each phase that Headrace reports."""
+    epochs = race.recentProgress
+    names = dict.fromkeys(name for epoch in epochs for name in epoch["durationMs"])
     return {
-        query.name: race.sql(query.sql)
-        .writeStream.queryName(query.name)
-        .format("parquet")
-        .option("path", str(out / query.name))
-        .outputMode("append")
-        .start()
-        for query in queries
+        name: mean(epoch["durationMs"].get(name, 0) for epoch in epochs) / 1_000 for name in names
     }
 
 
-def start_native(
-    spark: SparkSession, streams: Sequence[FileStream], queries: Sequence[StandingQuery], work: Path
-) -> dict[str, StreamingQuery]:
-    """Start every query on its own, as Spark would have it; each reads its sources itself."""
-    running = {}
-    for query in queries:
-        running[query.name] = (
-            native_frame(spark, streams, query.sql)
-            .writeStream.queryName(f"native_{query.name}")
-            .format("parquet")
-            .option("path", str(work / "out" / query.name))
-            .option("checkpointLocation", str(work / "state" / query.name))
-            .outputMode("append")
-            .trigger(availableNow=True)
-            .start()
-        )
-    return running
-
-
-def native_frame(spark: SparkSession, streams: Sequence[FileStream], sql: str) -> DataFrame:
-    """The query as a streaming DataFrame of plain Spark: the one place that calls ``native``."""
-    from headrace import native
-    from headrace.session import Headrace
-
-    # A race of its own, which is never started: it only reads the SQL.
-    race = Headrace(spark, checkpoint=None)
-    for stream in streams:
-        race.stream(stream.name, stream.read(spark), time=stream.time, delay=stream.delay)
-    return native.dataframe(race.sql(sql).plan, {s.name: s.read(spark) for s in streams})
-
-
-def batch_seconds(race: Headrace) -> list[float]:
-    """How long each micro-batch took, in order: the one place that knows how a race tells it."""
-    return [progress["seconds"] for progress in race.recentProgress]
-
-
 def read_results(
-    spark: SparkSession, queries: Sequence[StandingQuery], out: Path
-) -> Mapping[str, pa.Table]:
-    """Read all Parquet files below each query's folder, whatever folders the sink made there."""
+    spark: SparkSession, queries: Mapping[str, Started], out: Path
+) -> dict[str, pa.Table]:
+    """Read the Parquet files of every query; the folders of epochs are not part of the rows."""
+    from headrace.engine.executor import ddl
+
     results = {}
-    for query in queries:
-        reader = spark.read.option("recursiveFileLookup", "true")
-        results[query.name] = reader.parquet(str(out / query.name)).toArrow()
+    for name, started in queries.items():
+        # With the schema, because a query that found nothing has left no file to infer it from.
+        reader = spark.read.schema(ddl(started.query.schema))
+        results[name] = (
+            reader.option("recursiveFileLookup", "true").parquet(str(out / name)).toArrow()
+        )
     return results
 
 

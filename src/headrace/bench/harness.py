@@ -46,6 +46,13 @@ class Outcome:
     seconds: float
     results: Mapping[str, pa.Table] = field(default_factory=dict)
     batch_seconds: Sequence[float] = ()
+    # Mean seconds of the phases of an epoch, where the contestant tells them.
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def wall_per_batch(self) -> float:
+        """The whole run shared out over its micro-batches: nothing is left out of this one."""
+        return self.seconds / max(1, len(self.batch_seconds))
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,16 @@ def compare(
     batches = {name: [_rounded(t) for t in last[name].batch_seconds] for name in contestants}
     if any(batches.values()):
         details["series"] = {"x": "micro-batch", "y": "seconds", "lines": batches}
+        details["wall seconds per micro-batch"] = {
+            name: _rounded(last[name].wall_per_batch) for name in contestants
+        }
+    phases = {
+        name: {phase: _rounded(s) for phase, s in last[name].phases.items()}
+        for name in contestants
+        if last[name].phases
+    }
+    if phases:
+        details["phases"] = phases
     if difference is not None:
         details["difference"] = difference
     return Case(

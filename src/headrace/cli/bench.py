@@ -26,8 +26,8 @@ _SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    "spark.sql.streaming.numRecentProgressUpdates": "5000",
-    "spark.headrace.progress.retained": "5000",
+    "spark.sql.streaming.numRecentProgressUpdates": "2000",
+    "spark.headrace.progress.retained": "2000",
 }
 
 

@@ -157,14 +157,14 @@ class _Compiler:
             case Source():
                 return SourceRows(node)
             case Filter() | Project():
-                return RowByRow(node, self._operator(node.input), None)
+                return RowByRow(node, self._operator(node.input))
             case Union():
                 return UnionRows(node, tuple(self._operator(part) for part in node.parts))
             case Aggregate():
                 return self._aggregate(node)
             case Join() if is_table_join(node):
                 stream = node.left if node.left.streams() else node.right
-                return RowByRow(node, self._operator(stream), None)
+                return RowByRow(node, self._operator(stream))
             case Join():
                 return self._join(node)
             case Table():

@@ -84,7 +84,7 @@ def parse_duration(text: str) -> int:
 def _exact_product(number: str, factor: int, text: str) -> int:
     """number × factor without floating point."""
     whole, _, fraction = number.partition(".")
-    scale = 10 ** len(fraction)
+    scale = int(10 ** len(fraction))
     product = int(whole + fraction) * factor
     if product % scale:
         raise DurationError(

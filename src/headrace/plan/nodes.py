@@ -235,7 +235,7 @@ class SameWindow(JoinTime):
 
 @dataclass(frozen=True)
 class Within(JoinTime):
-    """``right`` between ``left + lower`` and ``left + upper``, both inclusive; None is unbounded."""
+    """``right`` between ``left + lower`` and ``left + upper``, inclusive; None is unbounded."""
 
     lower: int | None
     upper: int | None

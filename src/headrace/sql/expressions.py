@@ -99,7 +99,9 @@ class ExpressionBinder(CallBinder):
         if kind in _BITWISE:
             return self._bitwise(_BITWISE[kind], node)
         if kind in _PATTERNS and not isinstance(node.expression, exp.Any | exp.All):
-            return Call(_PATTERNS[kind], self._pair(node), BOOLEAN)
+            match = Call(_PATTERNS[kind], self._pair(node), BOOLEAN)
+            # sqlglot marks NOT LIKE on the node itself instead of wrapping it.
+            return Call("not", (match,), BOOLEAN) if node.args.get("negate") else match
         if kind in _SHIFTS:
             return self._scalar(node, _SHIFTS[kind], self._pair(node))
         match node:

@@ -17,6 +17,7 @@ from headrace.engine.relations import (
     Sql,
     all_of,
     any_of,
+    call,
     column,
     keep,
     micros,
@@ -26,10 +27,11 @@ from headrace.engine.relations import (
     qualify,
     select,
     sql_of,
+    struct,
     union_all,
 )
 from headrace.plan.expressions import Column, Expr
-from headrace.plan.nodes import Join, JoinKind, SameSession
+from headrace.plan.nodes import WINDOW_COLUMN, Join, JoinKind, SameSession
 from headrace.plan.types import TIMESTAMP, Schema
 
 _TIME = "__time"
@@ -122,14 +124,23 @@ class SessionJoin(Operator):
                 copy=False,
             )
         )
-        return select(joined, keep(self.node.schema.names))
+        if not self.node.emits_window:
+            return select(joined, keep(self.node.schema.names))
+        end = column("__last") + number(self._store.gap * 1_000)
+        window = struct(
+            start=call("timestamp_micros", column("__session0")), end=call("timestamp_micros", end)
+        )
+        names = [name for name in self.node.schema.names if name != WINDOW_COLUMN]
+        return select(joined, {**keep(names), WINDOW_COLUMN: window})
 
     def _in_sessions(self, epoch: Epoch, index: int, sessions: exp.Query) -> exp.Select:
         """The rows of one side that lie in a closed session, with the session's first instant."""
         side, name = self._sides[index], f"__session{index}"
+        # The session's last instant is needed once, for its window.
+        extra = {name: FIRST} if index else {name: FIRST, "__last": LAST}
         rows = self._stored(epoch, index)
         if rows is None:
-            empty = {**null_columns(side.schema), name: number(0)}
+            empty = {**null_columns(side.schema), **{n: number(0) for n in extra}}
             return exp.Select(expressions=[named(value, n) for n, value in empty.items()]).where(
                 exp.false()
             )
@@ -145,7 +156,9 @@ class SessionJoin(Operator):
             .from_(rows.subquery("x", copy=False), copy=False)
             .join(wanted.subquery("s", copy=False), on=all_of(on), join_type="inner", copy=False)
         )
-        return select(found, {**keep(side.schema.names), name: column(FIRST)})
+        return select(
+            found, {**keep(side.schema.names), **{n: column(c) for n, c in extra.items()}}
+        )
 
     def _stored(self, epoch: Epoch, index: int) -> exp.Select | None:
         side = self._sides[index]

@@ -9,6 +9,7 @@ from headrace.engine.operators.base import Operator, Step
 from headrace.engine.relations import (
     Relation,
     Sql,
+    all_of,
     apply_row_by_row,
     column,
     keep,
@@ -17,8 +18,7 @@ from headrace.engine.relations import (
     sql_of,
     union_all,
 )
-from headrace.plan.nodes import Filter, Join, JoinKind, Project, Source, Table, Union
-from headrace.plan.types import Schema
+from headrace.plan.nodes import Filter, Join, Node, Project, Source, Table, Union
 
 
 class SourceRows(Operator):
@@ -51,12 +51,9 @@ class SourceRows(Operator):
 class RowByRow(Operator):
     """A filter, a projection, or a join with a static table: rows in, rows out."""
 
-    def __init__(
-        self, node: Filter | Project | Join, source: Operator, table: Schema | None
-    ) -> None:
+    def __init__(self, node: Filter | Project | Join, source: Operator) -> None:
         self.node: Filter | Project | Join = node
         self._source = source
-        self._table = table
         self.immediate = source.immediate
 
     @property
@@ -74,7 +71,8 @@ class RowByRow(Operator):
             case Project(columns=columns):
                 return (Step("compute " + ", ".join(map(str, columns))),)
             case Join():
-                return (Step(f"join with table {_table_of(self.node)[0].table}"),)
+                tables = [n.table for n in self.node.walk() if isinstance(n, Table)]
+                return (Step(f"join with table {', '.join(tables)}"),)
 
 
 class UnionRows(Operator):
@@ -120,45 +118,40 @@ def table_view(table: str) -> str:
     return f"headrace_table_{table}"
 
 
-def _table_of(node: Join) -> tuple[Table, bool]:
-    """The static table below a join, and whether the stream is on the left."""
-    stream_left = bool(node.left.streams())
-    side = node.right if stream_left else node.left
-    for inner in side.walk():
-        if isinstance(inner, Table):
-            return inner, stream_left
-    raise AssertionError("a join with a table has a table")
-
-
-def _static_rows(side: Table | Filter | Project) -> Relation:
-    """Rows of a static side, which may carry filters and projections of its own."""
-    if isinstance(side, Table):
-        source = exp.Select(expressions=[exp.Star()]).from_(
-            exp.to_table(table_view(side.table)), copy=False
-        )
-        return Relation(select(source, keep(side.schema.names)), side.schema)
-    below = side.input
-    assert isinstance(below, Table | Filter | Project)
-    return apply_row_by_row(side, _static_rows(below))
+def _static_rows(side: Node) -> Relation:
+    """Rows of a static side, which may carry filters, projections and joins of its own."""
+    match side:
+        case Table():
+            source = exp.Select(expressions=[exp.Star()]).from_(
+                exp.to_table(table_view(side.table)), copy=False
+            )
+            return Relation(select(source, keep(side.schema.names)), side.schema)
+        case Filter() | Project():
+            return apply_row_by_row(side, _static_rows(side.input))
+        case Join():
+            return _join_sides(side, _static_rows(side.left), _static_rows(side.right))
+        case _:
+            raise AssertionError(f"{type(side).__name__} cannot be static")
 
 
 def _join_table(node: Join, rows: Relation) -> Relation:
-    _, stream_left = _table_of(node)
-    side = node.right if stream_left else node.left
-    assert isinstance(side, Table | Filter | Project)
-    static = _static_rows(side)
-    left, right = (rows, static) if stream_left else (static, rows)
+    if node.left.streams():
+        return _join_sides(node, rows, _static_rows(node.right))
+    return _join_sides(node, _static_rows(node.left), rows)
+
+
+def _join_sides(node: Join, left: Relation, right: Relation) -> Relation:
+    """A join as Spark does it, of two relations that are complete in themselves."""
     conditions: list[Sql] = [exp.EQ(this=sql_of(a), expression=sql_of(b)) for a, b in node.keys]
     if node.residual is not None:
         conditions.append(sql_of(node.residual))
-    kind = {JoinKind.INNER: "inner", JoinKind.LEFT: "left", JoinKind.RIGHT: "right"}[node.kind]
     query = (
         exp.Select(expressions=[exp.Star()])
         .from_(qualify(left, node.left_schema).subquery("l", copy=False), copy=False)
         .join(
             qualify(right, node.right_schema).subquery("r", copy=False),
-            on=exp.and_(*conditions, copy=False) if conditions else None,
-            join_type=kind,
+            on=all_of(conditions),
+            join_type=node.kind.value if conditions else "cross",
             copy=False,
         )
     )
