@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from headrace.native import NativeRun
     from headrace.session import Headrace, Query, QueryHandle
+
+_LOOK_EVERY = 0.5
 
 
 @dataclass(frozen=True)
@@ -64,19 +68,24 @@ class Started:
 
 
 def run_headrace(
-    spark: SparkSession, streams: Sequence[FileStream], queries: Sequence[StandingQuery], work: Path
+    spark: SparkSession,
+    streams: Sequence[FileStream],
+    queries: Sequence[StandingQuery],
+    work: Path,
+    on_epochs: Callable[[int], None] = lambda epochs: None,
 ) -> Outcome:
     """Run everything there is through Headrace, from an empty checkpoint."""
     place = _empty(work / "headrace")
     race = open_race(spark, streams, place / "state")
     started_queries = start_queries(race, queries, place / "out")
     started = time.perf_counter()
-    finish(race, started_queries)
+    finish(race, started_queries, on_epochs)
     seconds = time.perf_counter() - started
     return Outcome(
         seconds,
         read_results(spark, started_queries, place / "out"),
         [t for stream in streams for t in trigger_seconds(race, stream.name)],
+        [t for stream in streams for t in start_to_start(race, stream.name)],
         phases=mean_phases(race),
     )
 
@@ -140,10 +149,18 @@ def start_queries(
     return started
 
 
-def finish(race: Headrace, queries: Mapping[str, Started]) -> None:
-    """Run a race to the end of what its streams hold."""
+def finish(
+    race: Headrace,
+    queries: Mapping[str, Started],
+    on_epochs: Callable[[int], None] = lambda epochs: None,
+) -> None:
+    """Run a race to the end of what its streams hold; now and then say how many epochs it did."""
+    told = 0
     race.start(availableNow=True)
-    race.awaitTermination()
+    while not race.awaitTermination(timeout=_LOOK_EVERY):
+        done = len(race.recentProgress)
+        on_epochs(done - told)
+        told = done
     require_health(queries)
 
 
@@ -161,6 +178,16 @@ def trigger_seconds(race: Headrace, stream: str) -> list[float]:
         for progress in race.streamProgress(stream)
         if progress["numInputRows"] > 0
     ]
+
+
+def start_to_start(race: Headrace, stream: str) -> list[float]:
+    """Seconds from one micro-batch to the next: what it took and what was done after it."""
+    starts = [
+        datetime.fromisoformat(progress["timestamp"])
+        for progress in race.streamProgress(stream)
+        if progress["numInputRows"] > 0
+    ]
+    return [(after - before).total_seconds() for before, after in pairwise(starts)]
 
 
 def mean_phases(race: Headrace) -> dict[str, float]:

@@ -22,21 +22,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.table import Table
 
-SCALES = ("small", "full")
+# The note that holds each contestant's whole run shared out over its micro-batches.
+WALL = "wall seconds per micro-batch"
+
+# ``tiny`` is for the tests of the benches: it says that they run, and nothing about speed.
+SCALES = ("tiny", "small", "full")
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a bench is given to run with."""
+    """What a bench is given to run with, and where it tells how far it is."""
 
     scale: str
     spark: SparkSession
     work: Path
     say: Callable[[str], None] = lambda line: None
+    advance: Callable[[float], None] = lambda share: None
 
-    @property
-    def full(self) -> bool:
-        return self.scale == "full"
+    def part(self, share: float) -> Callable[[float], None]:
+        """An ``advance`` for a piece of work that is this share of the whole."""
+        return lambda done: self.advance(share * done)
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class Outcome:
     seconds: float
     results: Mapping[str, pa.Table] = field(default_factory=dict)
     batch_seconds: Sequence[float] = ()
+    # From the start of each micro-batch to that of the next.
+    start_to_start: Sequence[float] = ()
     # Mean seconds of the phases of an epoch, where the contestant tells them.
     phases: Mapping[str, float] = field(default_factory=dict)
 
@@ -118,6 +125,7 @@ def compare(
     measure: Callable[[Outcome], float] = lambda outcome: outcome.seconds,
     notes: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = lambda line: None,
+    advance: Callable[[float], None] = lambda share: None,
 ) -> Case:
     """Run the contestants in turns and compare medians and results.
 
@@ -128,6 +136,7 @@ def compare(
         raise ValueError("a comparison needs two contestants and a repeat")
     baseline = next(iter(contestants))
     measured: dict[str, list[float]] = {name: [] for name in contestants}
+    walls: dict[str, list[float]] = {name: [] for name in contestants}
     last: dict[str, Outcome] = {}
     expected: Outcome | None = None
     difference: str | None = None
@@ -139,7 +148,9 @@ def compare(
             say(f"{case}: {name} took {measure(outcome):.3f} s ({phase})")
             if turn >= warmups:
                 measured[name].append(measure(outcome))
+                walls[name].append(outcome.wall_per_batch)
             last[name] = outcome
+            advance(1 / (len(contestants) * (warmups + repeats)))
             # Turn 0 begins with the baseline, so there always is something to compare with.
             expected = expected or outcome
             if difference is None:
@@ -150,9 +161,7 @@ def compare(
     batches = {name: [_rounded(t) for t in last[name].batch_seconds] for name in contestants}
     if any(batches.values()):
         details["series"] = {"x": "micro-batch", "y": "seconds", "lines": batches}
-        details["wall seconds per micro-batch"] = {
-            name: _rounded(last[name].wall_per_batch) for name in contestants
-        }
+        details[WALL] = {name: _rounded(median(times)) for name, times in walls.items()}
     phases = {
         name: {phase: _rounded(s) for phase, s in last[name].phases.items()}
         for name in contestants
@@ -235,27 +244,26 @@ def describe_machine(spark: SparkSession) -> dict[str, int | str]:
 def as_table(report: Report) -> Table:
     """The report for people: ratios first, then what they are ratios of."""
     from rich.table import Table
+    from rich.text import Text
 
     machine = report.machine
     title = (
         f"{report.bench} ({report.scale}) on {machine['cores']} cores, {machine['memory_gb']} GB, "
         f"Spark {machine['spark']}, Java {machine['java']}"
     )
-    table = Table(title=title, title_justify="left")
-    table.add_column("case")
-    table.add_column("ratio", style="bold")
-    table.add_column("seconds")
-    table.add_column("equal")
-    table.add_column("rows", justify="right")
-    table.add_column("target")
+    table = Table(title=title, title_justify="left", show_lines=True)
+    table.add_column("case", overflow="fold")
+    table.add_column("ratio", style="bold", no_wrap=True)
+    table.add_column("seconds", no_wrap=True)
     for case in report.cases:
+        said = Text(f"{case.case}\n{case.rows:,} rows, ")
+        said.append(*(("results equal", "green") if case.equal else ("RESULTS DIFFER", "bold red")))
+        if "target" in case.notes:
+            said.append(f"\ntarget: {case.notes['target']}", "dim")
         table.add_row(
-            case.case,
+            said,
             "\n".join(f"{name} {value:.2f}" for name, value in case.ratio.items()),
             "\n".join(f"{name} {value:.3f}" for name, value in case.seconds.items()),
-            "yes" if case.equal else "[red]no[/red]",
-            f"{case.rows:,}",
-            str(case.notes.get("target", "")),
         )
     return table
 

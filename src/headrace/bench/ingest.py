@@ -1,4 +1,4 @@
-"""Throughput: many events, about 200 keys, one 10-minute window, four micro-batches."""
+"""Ingest: how many events per second go through one window aggregate, against plain Spark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from headrace.bench.harness import Report, Setup, compare, describe_machine
 
 BATCHES = 4
 FILES = 20
+ROWS = {"tiny": 20_000, "small": 1_000_000, "full": 10_000_000}
+# The first three native runs in a new Java took 18, 6.0 and 3.2 s for a million events.
+WARMUPS = {"tiny": 0, "small": 2, "full": 2}
+REPEATS = {"tiny": 1, "small": 2, "full": 3}
 QUERY = StandingQuery(
     "per_key",
     "SELECT k, window, COUNT(*) AS n, SUM(v) AS total, MIN(v) AS least, MAX(v) AS most "
@@ -18,8 +22,8 @@ QUERY = StandingQuery(
 
 
 def run(setup: Setup) -> Report:
-    rows = 10_000_000 if setup.full else 1_000_000
-    # At either scale the stream spans some 17 windows.
+    rows = ROWS[setup.scale]
+    # At any scale the stream spans some 17 windows.
     events = EventFiles(rows=rows, files=FILES, step=10_000_000 / rows)
     setup.say(f"writing {rows:,} events")
     folder = events.write(setup.work / "events")
@@ -31,11 +35,11 @@ def run(setup: Setup) -> Report:
             "native": partial(run_native, setup.spark, [stream], [QUERY], setup.work),
             "headrace": partial(run_headrace, setup.spark, [stream], [QUERY], setup.work),
         },
-        # The first three native runs in a new Java took 18, 6.0 and 3.2 s for a million events.
-        warmups=2,
-        repeats=3 if setup.full else 2,
+        warmups=WARMUPS[setup.scale],
+        repeats=REPEATS[setup.scale],
         notes={"target": "native/headrace >= 1"},
         say=setup.say,
+        advance=setup.advance,
     )
     summary = {
         "native/headrace": case.ratio["native/headrace"],

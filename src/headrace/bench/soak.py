@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.bench import BenchError
 from headrace.bench.contestants import (
     FileStream,
     StandingQuery,
+    finish,
+    mean_phases,
     open_race,
     read_results,
+    require_health,
     run_native,
     start_queries,
 )
@@ -30,7 +32,11 @@ from headrace.bench.harness import Case, Report, Setup, describe_machine, differ
 from headrace.bench.latency import FIVE_WINDOWS, ONE_WINDOW
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
+
+    from headrace.session import Headrace
 
 QUERIES: tuple[StandingQuery, ...] = (ONE_WINDOW, FIVE_WINDOWS)
 ROWS_PER_FILE = 5_000
@@ -38,6 +44,10 @@ ROWS_PER_FILE = 5_000
 # that windows open and close and state must be dropped.
 FILE_EVERY = 0.5
 STEP = 60_000 / ROWS_PER_FILE
+SECONDS = {"tiny": 8.0, "small": 60.0, "full": 600.0}
+SAMPLE_EVERY = {"tiny": 1.0, "small": 3.0, "full": 10.0}
+# With the stream at rest, rows that are not taken within this time are not going to be.
+DRAIN_WITHIN = 120.0
 
 
 @dataclass
@@ -56,70 +66,91 @@ class Memory:
 
 
 def run(setup: Setup) -> Report:
-    seconds = 600.0 if setup.full else 60.0
+    seconds = SECONDS[setup.scale]
     files = int(seconds / FILE_EVERY)
     events = EventFiles(rows=files * ROWS_PER_FILE, files=files, step=STEP)
     folder = setup.work / "events"
     folder.mkdir()
     stream = FileStream("events", folder, EVENTS_SCHEMA)
-    memory = Memory()
-    done = threading.Event()
 
     race = open_race(setup.spark, [stream], setup.work / "state")
-    handles = start_queries(race, QUERIES, setup.work / "out")
-    sampling = _in_thread(partial(_sample, setup.spark, memory, 10.0 if setup.full else 3.0, done))
+    queries = start_queries(race, QUERIES, setup.work / "out")
     started = time.perf_counter()
-    race.start(processingTime="1 second")
-    written = _feed(setup, events, folder)
-    time.sleep(5)
+    with _watched(setup.spark, SAMPLE_EVERY[setup.scale]) as memory:
+        race.start(processingTime="1 second")
+        try:
+            _feed(setup, events, folder)
+            fed = time.perf_counter()
+            _drain(race, events.rows)
+        finally:
+            race.stop()
+    require_health(queries)
     took = time.perf_counter() - started
-    done.set()
-    sampling.join()
-    race.stop()
-    for name, handle in handles.items():
-        if handle.exception() is not None:
-            raise BenchError(f"query {name} failed during the soak: {handle.exception()}")
-    found = read_results(setup.spark, QUERIES, setup.work / "out")
+    # What is live at the end has been committed; a run over what there is finds no row that the
+    # live one has missed, or else the comparison shows it.
+    finish(race, queries)
+    found = read_results(setup.spark, queries, setup.work / "out")
+    setup.say("the same files with plain Spark, for its results")
     expected = run_native(setup.spark, [stream], QUERIES, setup.work).results
     difference = difference_between(expected, found)
-    rows = written * ROWS_PER_FILE
-    ratio = {f"{name} late/early": _growth(values) for name, values in memory.lines().items()}
+    ratio = {f"{name} late/early": growth(values) for name, values in memory.lines().items()}
+    notes: dict[str, Any] = {
+        "target": "late/early <= 1.1",
+        "epochs": len(race.recentProgress),
+        "seconds behind at the end": round(started + took - fed, 1),
+        "phases": {"headrace": {name: round(s, 4) for name, s in mean_phases(race).items()}},
+        "series": {
+            "x": "seconds",
+            "y": "megabytes",
+            "at": [round(second, 1) for second in memory.at],
+            "lines": {name: [round(v, 1) for v in vs] for name, vs in memory.lines().items()},
+        },
+    }
+    if difference is not None:
+        notes["difference"] = difference
     case = Case(
-        case=f"soak/{seconds:.0f} s/{rows:,} events",
+        case=f"soak/{seconds:.0f} s/{events.rows:,} events",
         equal=difference is None,
-        rows=rows,
+        rows=events.rows,
         seconds={"headrace": took},
         ratio=ratio,
-        notes={
-            "target": "late/early <= 1.1",
-            "series": {
-                "x": "seconds",
-                "y": "megabytes",
-                "at": [round(second, 1) for second in memory.at],
-                "lines": {name: [round(v, 1) for v in vs] for name, vs in memory.lines().items()},
-            },
-            **({} if difference is None else {"difference": difference}),
-        },
+        notes=notes,
     )
     return Report("soak", setup.scale, describe_machine(setup.spark), [case], dict(ratio))
 
 
-def _feed(setup: Setup, events: EventFiles, folder: Path) -> int:
+def _feed(setup: Setup, events: EventFiles, folder: Path) -> None:
     """Write the files at their pace; a late file is followed at once, so that the rate holds."""
     import duckdb
 
+    setup.say(f"a file of {ROWS_PER_FILE:,} events each {FILE_EVERY} s, {events.files} of them")
     started = time.perf_counter()
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
         for number in range(events.files):
             time.sleep(max(0.0, started + number * FILE_EVERY - time.perf_counter()))
             write_events(connection, events, number, folder / f"part-{number:06d}.parquet")
-            if number % 60 == 59:
-                setup.say(f"wrote {number + 1} of {events.files} files")
-    return events.files
+            setup.advance(0.9 / events.files)
 
 
-def _sample(spark: SparkSession, memory: Memory, every: float, done: threading.Event) -> None:
+def _drain(race: Headrace, rows: int) -> None:
+    """Wait until every row that was written has been part of an epoch."""
+    deadline = time.perf_counter() + DRAIN_WITHIN
+    while (taken := sum(epoch["numInputRows"] for epoch in race.recentProgress)) < rows:
+        if not race.isActive:
+            # Raises what ended it.
+            race.awaitTermination()
+            raise BenchError("the race ended during the soak")
+        if time.perf_counter() > deadline:
+            raise BenchError(
+                f"{taken:,} of {rows:,} rows were taken {DRAIN_WITHIN:.0f} s after the last"
+            )
+        time.sleep(0.2)
+
+
+@contextmanager
+def _watched(spark: SparkSession, every: float) -> Iterator[Memory]:
+    """Sample memory in a thread as long as the context lasts."""
     try:
         import psutil
     except ImportError:
@@ -128,34 +159,38 @@ def _sample(spark: SparkSession, memory: Memory, every: float, done: threading.E
     assert jvm is not None
     java = psutil.Process(int(jvm.java.lang.ProcessHandle.current().pid()))
     python = psutil.Process()
-    started = time.perf_counter()
-    while not done.wait(every):
+    memory, done = Memory(), threading.Event()
+
+    def resident(process: psutil.Process) -> float:
+        try:
+            return float(process.memory_info().rss / 2**20)
+        except psutil.NoSuchProcess:
+            # A worker may be gone between the listing and the look.
+            return 0.0
+
+    def sample() -> None:
+        started = time.perf_counter()
         runtime = jvm.java.lang.Runtime.getRuntime()
-        runtime.gc()
-        workers = [child for child in python.children(recursive=True) if child.pid != java.pid]
-        memory.at.append(time.perf_counter() - started)
-        memory.heap.append((runtime.totalMemory() - runtime.freeMemory()) / 2**20)
-        memory.java.append(java.memory_info().rss / 2**20)
-        memory.python.append(sum(_resident(process) for process in (python, *workers)) / 2**20)
+        while not done.wait(every):
+            runtime.gc()
+            workers = [child for child in python.children(recursive=True) if child.pid != java.pid]
+            memory.at.append(time.perf_counter() - started)
+            memory.heap.append((runtime.totalMemory() - runtime.freeMemory()) / 2**20)
+            memory.java.append(resident(java))
+            memory.python.append(sum(resident(process) for process in (python, *workers)))
 
-
-def _resident(process: object) -> int:
-    """A worker may be gone between the listing and the look."""
+    sampling = threading.Thread(target=sample, name="memory", daemon=True)
+    sampling.start()
     try:
-        return int(process.memory_info().rss)  # type: ignore[attr-defined]
-    except Exception:
-        return 0
+        yield memory
+    finally:
+        done.set()
+        sampling.join()
 
 
-def _growth(values: list[float]) -> float:
+def growth(values: list[float]) -> float:
     """The last quarter against the second: the first is still warming up."""
     quarter = len(values) // 4
     if quarter == 0:
         raise BenchError("the soak was too short to sample its memory")
     return mean(values[-quarter:]) / mean(values[quarter : 2 * quarter])
-
-
-def _in_thread(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread

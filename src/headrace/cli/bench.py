@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -59,10 +61,10 @@ def bench(
     work = Path(tempfile.mkdtemp(prefix=f"headrace-bench-{name}-"))
     try:
         with (
-            err.status(f"bench {name} ({scale.value})"),
+            _bar(f"{name} ({scale.value})") as advance,
             spark_session(f"headrace bench {name}", _SETTINGS, debug=bool(context.obj)) as spark,
         ):
-            report = chosen.load().run(Setup(scale.value, spark, work, note))
+            report = chosen.load().run(Setup(scale.value, spark, work, note, advance))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     if json is not None:
@@ -75,3 +77,14 @@ def bench(
     for line, value in report.summary.items():
         out.print(f"{line}: {value:.3g}", highlight=False)
     report.require_equal()
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Callable[[float], None]]:
+    """A progress bar on standard error; where there is no terminal, the notes say enough."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task(title, total=1.0)
+        yield lambda share: progress.advance(task, share)
