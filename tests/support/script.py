@@ -114,6 +114,9 @@ class StartQuery(Step):
     def play(self, stage: Stage) -> None:
         stage.queries[self.name] = self
         stage.start_query(self)
+        if stage.race.isActive:
+            handle = stage.handles[self.name]
+            stage.wait_until(lambda: handle.status["message"] == "running", f"{self.name} to join")
 
 
 @dataclass(frozen=True)
@@ -344,6 +347,7 @@ class Stage:
 
     def open(self, settings: Mapping[str, str] | None = None) -> None:
         """A race in a session of its own, with every stream and query of the script."""
+        self.opened_at = self.last_epoch()
         self.session = self.spark.newSession()
         for key, value in {**QUICK, **self.settings, **(settings or {})}.items():
             self.session.conf.set(key, value)
@@ -428,9 +432,11 @@ class Stage:
         }
         if any(done.get(stream, 0) < self.files.get(stream, 0) for stream in used):
             return False
+        if self.last_epoch() <= self.opened_at:
+            return True
         last = self.race.lastProgress
         # The report follows the commit; what reads reports after Advance must find it.
-        return not used or (last is not None and last["epoch"] >= self.last_epoch())
+        return last is not None and bool(last["epoch"] >= self.last_epoch())
 
     def answer(self, query: str, after: int = 0) -> list[tuple[Any, ...]]:
         """The rows of a query's sink, of the epochs after this one."""

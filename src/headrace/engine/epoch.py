@@ -30,7 +30,8 @@ class Epoch:
     watermarks_before: Mapping[str, int]
     watermarks_after: dict[str, int] = field(default_factory=dict)
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
-    late: dict[str, int] = field(default_factory=dict)
+    #: Late rows, by store and by rule: queries that share a store may judge rows differently.
+    late: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def before(self, streams: Iterable[str]) -> int | None:
         """The operator's watermark at the start of the epoch; None while a stream has none."""

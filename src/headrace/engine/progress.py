@@ -88,7 +88,11 @@ def query_progress(
         "processedRowsPerSecond": rows / seconds if seconds else 0.0,
         "numOutputRows": report.rows_out.get(name, 0),
         "watermark": timestamp(min(known)) if len(known) == len(watermarks) and known else None,
-        "lateRows": sum(report.late.get(c, 0) for counters in stores.values() for c in counters),
+        "lateRows": sum(
+            report.late.get((store, counter), 0)
+            for store, counters in stores.items()
+            for counter in counters
+        ),
         "nullTimes": sum(report.null_times.get(stream, 0) for stream in streams),
         "stateRows": sum(a.rows for a in arranged),
         "stateBytes": sum(a.size for a in arranged),

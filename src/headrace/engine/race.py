@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
-from headrace.engine.compile import LiveQuery, Physical, compile_queries
+from headrace.engine.compile import LiveQuery, compile_queries
 from headrace.engine.coordinator import Coordinator
 from headrace.engine.executor import SparkExecutor, ddl
 from headrace.engine.files import file_system, plain_path
@@ -46,6 +46,7 @@ class _Entry:
     state: QueryState
     leaving: bool = False
     running: Running | None = None
+    stores: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -253,10 +254,13 @@ class Race:
             if old is not None:
                 state.garbage += [(state.epoch + 1, file.path) for file in old.files]
         entry.state.visible_from = record.visible_from
+        # A sink lives as long as its query: what it holds in memory outlives a stop and start.
+        sink = entry.running.sink if entry.running is not None else None
         entry.running = Running(
             LiveQuery(entry.sink, record.visible_from),
-            make_sink(entry.sink, self.spark, entry.function),
+            sink or make_sink(entry.sink, self.spark, entry.function),
         )
+        entry.stores = _late_counters(entry.running.live)
         return entry.running
 
     # Called by the coordinator, on its thread
@@ -303,12 +307,10 @@ class Race:
         for name, error in report.failures.items():
             self._entries[name].state.fail(error)
         self.epochs.append(epoch_progress(report))
-        physical = self._runner.physical
         for name in self._runner.queries:
             entry = self._entries[name]
-            stores = _late_counters(physical, name)
             entry.state.add(
-                query_progress(name, report, entry.sink.streams(), stores, self._runner.state)
+                query_progress(name, report, entry.sink.streams(), entry.stores, self._runner.state)
             )
 
     # Reading
@@ -359,10 +361,10 @@ def _store_names(entry: _Entry, visible_from: int | None) -> tuple[str, ...]:
     return tuple(sorted(store.name for store in physical.stores))
 
 
-def _late_counters(physical: Physical, query: str) -> dict[str, list[str]]:
-    """The stores of a query, each with the names of its late-row counters."""
+def _late_counters(query: LiveQuery) -> dict[str, list[str]]:
+    """The stores of a query, each with the counters of the rows that are late for *it*."""
     counters: dict[str, list[str]] = {}
-    for store in physical.stores_of(physical.outputs[query]):
+    for store in compile_queries([query]).stores:
         if isinstance(store, PaneStore):
             counters[store.name] = [closing.counter for closing in store.closings]
         elif isinstance(store, RowStore):

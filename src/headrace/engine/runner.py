@@ -58,7 +58,7 @@ class EpochReport:
     rows_in: dict[str, int] = field(default_factory=dict)
     null_times: dict[str, int] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
-    late: dict[str, int] = field(default_factory=dict)
+    late: dict[tuple[str, str], int] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
     failures: dict[str, HeadraceError] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -140,7 +140,7 @@ class PaneStore(Store):
             watch=self._late_rows(epoch),
         )
         for counter, rows_missed in seen.items():
-            epoch.late[counter] = int(rows_missed or 0)
+            epoch.late[self.name, counter] = int(rows_missed or 0)
 
     def _late_rows(self, epoch: Epoch) -> dict[str, Sql]:
         """Rows that came too late for at least one window."""

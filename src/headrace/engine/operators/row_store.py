@@ -153,7 +153,7 @@ class RowStore(Store):
             watch=watch,
         )
         for rule in self._rules():
-            epoch.late[rule.flag] = epoch.late.get(rule.flag, 0) + int(seen[rule.flag] or 0)
+            epoch.late[self.name, rule.flag] = int(seen[rule.flag] or 0)
 
     def horizon(self, epoch: Epoch) -> int | None:
         return least_horizon(self.retentions, epoch)
