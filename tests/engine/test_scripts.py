@@ -307,19 +307,17 @@ def test_streams_that_bring_nothing(spark: SparkSession, tmp_path: Path) -> None
         Check("no epoch ran", lambda stage: stage.last_epoch() == 0),
         AddData("l", ("a", 1), ("b", 2)),
         Advance(),
+        # A stream that has no watermark yet is behind all others: its batch goes first.
         AddData("l"),
         AddData("r"),
         Advance(),
-        CheckEpochs("union", [], []),
-        CheckEpochs("outer", [], []),
+        CheckEpochs("union", [], [], []),
+        CheckEpochs("outer", [], [], []),
         AddData("l", ("a", 12)),
         AddData("r", ("b", 3), ("b", 15)),
         Advance(),
-        CheckEpochs(
-            "union",
-            [("a", span(0, 10), 1), ("b", span(0, 10), 2)],
-        ),
-        CheckEpochs("outer", [("b", at(2), at(3)), ("a", at(1), None)]),
+        CheckEpochs("union", [], [("a", span(0, 10), 1), ("b", span(0, 10), 2)]),
+        CheckEpochs("outer", [("b", at(2), at(3))], [("a", at(1), None)]),
         AddData("l", (None, None)),
         Advance(),
         CheckEpochs("union", []),
@@ -389,8 +387,9 @@ def test_queries_join_and_leave_while_the_race_runs(spark: SparkSession, tmp_pat
         AddData("bids", ("a", 3, 13), ("a", 4, 11), ("b", 5, 24)),
         Advance(),
         CheckNewAnswer("first", ("a", span(10, 20), 3)),
-        # It sees the rows later than the greatest time when it joined, 12.
-        CheckNewAnswer("second", ("a", span(10, 20), 1, 3)),
+        # It sees every row later than 12, the greatest time when it joined: windows that began
+        # before that would be incomplete, and do not come out.
+        CheckNewAnswer("second"),
         Check(
             "status tells from when on",
             lambda stage: (
