@@ -95,6 +95,13 @@ SETTINGS: tuple[Setting, ...] = (
         "cost more than they save.",
     ),
     Setting(
+        "interpretedRows",
+        "30000",
+        _count,
+        "Steps that read up to this many rows are interpreted by Spark instead of compiled: the "
+        "watermark in them changes with each epoch, so they would be compiled again each time.",
+    ),
+    Setting(
         "compaction.files",
         "16",
         _count,
@@ -138,6 +145,7 @@ class Settings:
     driver_rows: int
     shuffle_partitions: int
     adaptive_rows: int
+    interpreted_rows: int
     compaction_files: int
     retained_commits: int
     allow_query_change: bool

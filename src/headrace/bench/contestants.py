@@ -126,6 +126,19 @@ def run_native(
     )
 
 
+def refused_by_native(planner: Headrace, queries: Sequence[StandingQuery]) -> dict[str, str]:
+    """The queries that plain Structured Streaming cannot run, each with the reason."""
+    from headrace import native
+
+    refused = {}
+    for query in queries:
+        try:
+            native.require_supported(planner.sql(query.sql).plan)
+        except native.NativeUnsupported as error:
+            refused[query.name] = error.message
+    return refused
+
+
 def open_race(
     spark: SparkSession, streams: Sequence[FileStream], checkpoint: Path | None
 ) -> Headrace:

@@ -5,48 +5,35 @@ from __future__ import annotations
 import json as json_text
 import tempfile
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.syntax import Syntax
 from rich.text import Text
 
 from headrace.cli.console import err, out
+from headrace.cli.demo_queries import QUERIES, DemoQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
 
-    from headrace.bench.contestants import FileStream, StandingQuery
+    from headrace.bench.contestants import FileStream
     from headrace.bench.harness import Case
     from headrace.cli.feed import Feed
     from headrace.cli.progress import Glance
     from headrace.cli.screen import Newest
-    from headrace.session import Headrace, QueryHandle
+    from headrace.session import Headrace, Query
 
 DELAY = "2 seconds"
-SQL = {
-    "busy_auctions": """\
-SELECT auction, window, COUNT(*) AS bids, MAX(price) AS top
-FROM bids
-GROUP BY auction, window(ts, '10 seconds')""",
-    "money_by_category": """\
-SELECT category, window_id, window, COUNT(*) AS bids, SUM(price) AS money
-FROM bids
-GROUP BY category,
-         windows(window(ts, '5 seconds'), window(ts, '10 seconds'), window(ts, '30 seconds'))""",
-    "big_bids": """\
-SELECT auction, bidder, price, ts
-FROM bids
-WHERE price > 990""",
-    "click_then_bid": """\
-SELECT c.visitor, b.auction, c.page, b.price, b.ts
-FROM bids AS b
-JOIN clicks AS c
-  ON b.bidder = c.visitor AND b.auction = c.auction
- AND b.ts BETWEEN c.ts AND c.ts + INTERVAL 3 SECONDS""",
-}
+_LOOK_EVERY = 0.25
+# Reading results is a Spark job of its own: one query every few seconds, in turn.
+_READ_EVERY = 4.0
+_DRAIN_WITHIN = 20.0
+# How the comparison cuts the files that the live part has left.
+_MICRO_BATCHES = 4
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # Plain Spark is run as one would deploy it.
@@ -62,88 +49,110 @@ def demo(
         float, typer.Option(min=5, help="How long the live part runs.", show_default=True)
     ] = 60.0,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the outcome as JSON and no screen.")
+        bool, typer.Option("--json", help="Print the outcome as JSON, and the rest to stderr.")
     ] = False,
 ) -> None:
     """Watch standing queries on a live stream for a minute, then compare with plain Spark."""
+    from headrace.cli.feed import Feed
     from headrace.cli.spark import spark_session
 
     # With --json standard output belongs to a program; people read standard error.
     console = err if json else out
-    status = console.status("starting Spark")
+    starting = console.status("starting Spark")
     with (
         tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder,
-        status,
+        starting,
         spark_session("headrace demo", _SETTINGS, debug=bool(context.obj)) as spark,
     ):
-        status.stop()
-        outcome = _play(spark, Path(folder), seconds, console)
+        starting.update("planning the queries")
+        feed = Feed(Path(folder, "streams"))
+        race, planned = _plan(spark, feed, Path(folder))
+        starting.stop()
+        queries = _live(race, planned, feed, seconds, console)
+        feed.close_windows()
+        case, refused = _compare(spark, feed, Path(folder), console)
+    _conclude(case, refused, console)
     if json:
+        outcome = {
+            "seconds": seconds,
+            "rows": {"bids": feed.bids, "clicks": feed.clicks},
+            "queries": [query.to_json() for query in queries],
+            "comparison": case.to_json(),
+            "not in plain Spark": refused,
+        }
         print(json_text.dumps(outcome, indent=1))
-    if not outcome["comparison"]["equal"]:
+    if not case.equal or any(query.error for query in queries):
         raise typer.Exit(1)
 
 
-def _play(spark: SparkSession, folder: Path, seconds: float, console: Console) -> dict[str, Any]:
-    from headrace.cli.feed import Feed
+def _plan(spark: SparkSession, feed: Feed, folder: Path) -> tuple[Headrace, dict[str, Query]]:
+    from headrace.bench.contestants import open_race
 
-    feed = Feed(folder / "streams")
-    queries, plans = _live(spark, feed, folder, seconds, console)
-    for name, plan in plans.items():
-        console.print(Text(f"\n{name}", style="bold"))
-        console.print(Syntax(SQL[name], "sql", background_color="default"))
-        console.print(Text(plan), soft_wrap=True)
-    console.print()
-    case = _compare(spark, feed, folder, console)
-    _conclude(case, console)
-    return {
-        "seconds": seconds,
-        "rows": {"bids": feed.bids, "clicks": feed.clicks},
-        "queries": [query.to_json() for query in queries],
-        "comparison": case.to_json(),
-    }
+    race = open_race(spark, _streams(feed), folder / "live")
+    return race, {query.name: race.sql(query.sql) for query in QUERIES}
 
 
 def _live(
-    spark: SparkSession, feed: Feed, folder: Path, seconds: float, console: Console
-) -> tuple[list[Glance], dict[str, str]]:
-    """The live part: start everything, watch, and let the last windows close."""
-    from headrace.bench.contestants import open_race
-    from headrace.cli.explain import Mode, plan_text
-    from headrace.cli.progress import glances
+    race: Headrace, planned: dict[str, Query], feed: Feed, seconds: float, console: Console
+) -> list[Glance]:
+    """The live part: start everything, watch, and at the end show plans and results."""
+    from headrace.cli.progress import glances, query_table, rows_taken
     from headrace.cli.screen import Moment, Screen
 
-    feed.start()
-    race = open_race(spark, _streams(feed), folder / "live")
-    planned = {name: race.sql(sql) for name, sql in SQL.items()}
-    handles: dict[str, QueryHandle] = {
+    kinds = {query.name: query.kind for query in QUERIES}
+    handles = {
         name: query.writeStream.queryName(name).format("results").start()
         for name, query in planned.items()
     }
+    feed.start()
     race.start(processingTime="1 second")
-    started, newest, looked = time.monotonic(), None, 0
-    with Screen(console) as screen:
-        while (elapsed := time.monotonic() - started) < seconds:
-            # Reading results is a Spark job of its own: one query every few seconds, in turn.
-            if elapsed >= 3.0 * (looked + 1):
-                newest = _newest(race, list(SQL)[looked % len(SQL)])
-                looked += 1
-            rows = {"bids": feed.bids, "clicks": feed.clicks}
-            screen.show(Moment(elapsed, seconds, rows, glances(handles), newest))
-            time.sleep(0.25)
-    feed.close()
-    plans = {name: plan_text(query, Mode.simple) for name, query in planned.items()}
+    started = time.monotonic()
+    newest: Newest | None = None
+    reading: Future[Newest] | None = None
+    turns = 0
+
+    def show(screen: Screen) -> None:
+        moment = Moment(
+            time.monotonic() - started, seconds, feed.rates(), glances(handles), kinds, newest
+        )
+        screen.show(moment)
+
+    with Screen(console) as screen, ThreadPoolExecutor(1) as reader:
+        while (elapsed := time.monotonic() - started) < seconds and race.isActive:
+            if reading is None and elapsed >= _READ_EVERY * (turns + 1) and race.recentProgress:
+                query = QUERIES[turns % len(QUERIES)]
+                reading = reader.submit(_newest, race, query, planned[query.name])
+                turns += 1
+            if reading is not None and reading.done():
+                newest, reading = reading.result(), None
+            show(screen)
+            time.sleep(_LOOK_EVERY)
+        feed.stop()
+        # The rows that were written last are still to be taken.
+        while rows_taken(race) < feed.bids + feed.clicks and race.isActive:
+            if time.monotonic() - started > seconds + _DRAIN_WITHIN:
+                break
+            show(screen)
+            time.sleep(_LOOK_EVERY)
     race.stop()
-    return glances(handles), plans
+    found = glances(handles)
+    for query in QUERIES:
+        _print_query(_newest(race, query, planned[query.name]), console)
+    console.print(query_table(found, kinds))
+    return found
 
 
-def _newest(race: Headrace, name: str) -> Newest:
+def _newest(race: Headrace, query: DemoQuery, planned: Query) -> Newest:
     from headrace.cli.screen import Newest
+    from headrace.plan.text import plan_text
 
-    frame = race.results(name)
+    frame = race.results(query.name)
     latest = next((c for c in ("window", "ts") if c in frame.columns), frame.columns[0])
-    rows = frame.orderBy(frame[latest].desc()).limit(5).collect()
-    return Newest(name, frame.columns, [[_cell(value) for value in row] for row in rows])
+    rows = frame.orderBy(frame[latest].desc()).limit(4).collect()
+    cells = [[_cell(value) for value in row] for row in rows]
+    return Newest(
+        query.name, frame.columns, cells, query.sql, plan_text(planned.optimized.plan).rstrip()
+    )
 
 
 def _cell(value: Any) -> str:
@@ -151,6 +160,16 @@ def _cell(value: Any) -> str:
     if hasattr(value, "asDict"):
         return " - ".join(_cell(part) for part in value)
     return value.strftime("%H:%M:%S") if hasattr(value, "strftime") else str(value)
+
+
+def _print_query(newest: Newest, console: Console) -> None:
+    from headrace.cli.screen import result_table, sql_text
+
+    console.print(Text(f"\n{newest.query}", style="bold cyan"))
+    console.print(sql_text(newest.sql))
+    console.print()
+    console.print(Text(newest.plan, style="dim"), soft_wrap=not console.is_terminal)
+    console.print(result_table(newest))
 
 
 def _streams(feed: Feed, files_per_batch: int | None = None) -> list[FileStream]:
@@ -163,47 +182,53 @@ def _streams(feed: Feed, files_per_batch: int | None = None) -> list[FileStream]
     ]
 
 
-def _compare(spark: SparkSession, feed: Feed, folder: Path, console: Console) -> Case:
-    """Run the recorded files through both, in a few micro-batches each."""
-    from functools import partial
-
-    from headrace.bench.contestants import run_headrace, run_native
+def _compare(
+    spark: SparkSession, feed: Feed, folder: Path, console: Console
+) -> tuple[Case, dict[str, str]]:
+    """Run the files that were written through both; also what plain Spark cannot do, and why."""
+    from headrace.bench.contestants import (
+        StandingQuery,
+        open_race,
+        refused_by_native,
+        run_headrace,
+        run_native,
+    )
     from headrace.bench.harness import compare
 
     files = len(list((feed.folder / "bids").glob("*.json")))
-    streams = _streams(feed, files_per_batch=max(1, -(-files // 5)))
-    queries = _standing_queries()
-    with console.status("the same files once more, with Headrace and with plain Spark"):
-        return compare(
-            f"{len(queries)} queries over {files} files per stream",
+    streams = _streams(feed, files_per_batch=-(-files // _MICRO_BATCHES))
+    standing = [StandingQuery(query.name, query.sql) for query in QUERIES]
+    refused = refused_by_native(open_race(spark, streams, None), standing)
+    common = [query for query in standing if query.name not in refused]
+    title = "the same files again, with plain Spark and with Headrace"
+    with console.status(title) as status:
+        case = compare(
+            f"{len(common)} queries over {feed.bids + feed.clicks:,} rows",
             feed.bids + feed.clicks,
             {
-                "plain Spark": partial(run_native, spark, streams, queries, folder),
-                "Headrace": partial(run_headrace, spark, streams, queries, folder),
+                "plain Spark": partial(run_native, spark, streams, common, folder),
+                "Headrace": partial(run_headrace, spark, streams, common, folder),
             },
             # Headrace has been running for a minute, plain Spark not at all: without a first
             # round for both, the comparison would be with a cold one.
             warmups=1,
             repeats=1,
+            say=lambda line: status.update(f"{title} ({line.rpartition(': ')[2]})"),
         )
+    return case, refused
 
 
-def _standing_queries() -> list[StandingQuery]:
-    from headrace.bench.contestants import StandingQuery
-
-    return [StandingQuery(name, sql) for name, sql in SQL.items()]
-
-
-def _conclude(case: Case, console: Console) -> None:
+def _conclude(case: Case, refused: dict[str, str], console: Console) -> None:
     ratio = case.ratio["plain Spark/Headrace"]
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in case.seconds.items())
     verdict = "results are equal" if case.equal else f"RESULTS DIFFER: {case.notes['difference']}"
-    colour = "green" if case.equal else "red"
     console.print(
         Text.assemble(
-            (f"{case.case}: plain Spark/Headrace {ratio:.2f}", "bold"),
-            f" ({times}; {case.rows:,} rows, warm, one run each); ",
-            (verdict, colour),
+            (f"{case.case}: plain Spark takes {ratio:.2f} times as long", "bold"),
+            f" ({times}; the same micro-batches, warm, one run each); ",
+            (verdict, "green" if case.equal else "red"),
         ),
-        soft_wrap=True,
+        soft_wrap=not console.is_terminal,
     )
+    for name, reason in refused.items():
+        console.print(Text(f"{name} is not compared: {reason}", style="dim"), soft_wrap=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 BIDS_SCHEMA = "auction BIGINT, bidder BIGINT, category STRING, price BIGINT, ts TIMESTAMP"
 CLICKS_SCHEMA = "auction BIGINT, visitor BIGINT, page STRING, ts TIMESTAMP"
 CATEGORIES = ("art", "books", "coins", "stamps")
+PEOPLE = 500
 PAGES = ("photo", "seller", "history")
 
 
@@ -38,26 +39,39 @@ class Feed:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._began = time.monotonic()
         for name in ("bids", "clicks"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
 
     def start(self) -> None:
         # The first files are written here: a stream that has rows shows its first epoch sooner.
+        self._began = time.monotonic()
         self._write_both(datetime.now(UTC))
         self._thread = threading.Thread(target=self._run, name="demo-feed", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """Stop, and add one row far ahead to each stream, so that all windows close."""
+    def stop(self) -> None:
+        """Write no more rows."""
         self._done.set()
         if self._thread is not None:
             self._thread.join()
+
+    def close_windows(self) -> None:
+        """Add one row far ahead to each stream, so that all windows close."""
         ahead = datetime.now(UTC) + timedelta(hours=1)
         # Keys of their own: these two rows are to move the watermarks, not to meet each other.
         self._write("bids", [_bid(-1, -1, "none", 0, ahead)])
         self._write("clicks", [_click(-2, -2, "none", ahead)])
         self.bids += 1
         self.clicks += 1
+
+    def rates(self) -> dict[str, tuple[int, float]]:
+        """Rows written to each stream, and how many of them per second."""
+        seconds = max(self.every, time.monotonic() - self._began)
+        return {
+            name: (rows, rows / seconds)
+            for name, rows in (("bids", self.bids), ("clicks", self.clicks))
+        }
 
     def _run(self) -> None:
         while not self._done.wait(self.every):
@@ -74,7 +88,7 @@ class Feed:
         bids = [
             _bid(
                 pick.choice(auctions),
-                pick.randrange(40),
+                pick.randrange(PEOPLE),
                 pick.choice(CATEGORIES),
                 pick.randrange(1, 1_000),
                 moment(),
@@ -82,7 +96,7 @@ class Feed:
             for _ in range(int(self.bids_per_second * self.every))
         ]
         clicks = [
-            _click(pick.choice(auctions), pick.randrange(40), pick.choice(PAGES), moment())
+            _click(pick.choice(auctions), pick.randrange(PEOPLE), pick.choice(PAGES), moment())
             for _ in range(int(self.clicks_per_second * self.every))
         ]
         self._write("bids", bids)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headrace.session import QueryHandle
+    from headrace.session import Headrace, QueryHandle
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,9 @@ class Glance:
     epoch: int | None = None
     rows_in: int = 0
     rows_out: int = 0
+    late_rows: int = 0
     seconds: float | None = None
+    watermark: str | None = None
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -34,18 +36,20 @@ class Glance:
 def glance(name: str, handle: QueryHandle) -> Glance:
     """Look at a query; one that has not run yet has no figures."""
     error = handle.exception()
-    status = handle.status
-    state = "failed" if error is not None else str(status["message"])
-    progress = handle.lastProgress
-    if progress is None:
+    state = "failed" if error is not None else str(handle.status["message"])
+    reports = handle.recentProgress
+    if not reports:
         return Glance(name, state, error=_first_line(error))
+    last = reports[-1]
     return Glance(
         name,
         state,
-        epoch=int(progress["epoch"]),
-        rows_in=int(progress["numInputRows"]),
-        rows_out=int(progress["totalOutputRows"]),
-        seconds=float(progress["durationMs"]["triggerExecution"]) / 1_000,
+        epoch=int(last["epoch"]),
+        rows_in=int(last["numInputRows"]),
+        rows_out=int(last["totalOutputRows"]),
+        late_rows=sum(int(report["lateRows"]) for report in reports),
+        seconds=float(last["durationMs"]["triggerExecution"]) / 1_000,
+        watermark=last["watermark"],
         error=_first_line(error),
     )
 
@@ -54,26 +58,36 @@ def glances(handles: Mapping[str, QueryHandle]) -> list[Glance]:
     return [glance(name, handle) for name, handle in handles.items()]
 
 
-def query_table(queries: list[Glance]) -> Table:
-    """The state of all queries as a table."""
+def rows_taken(race: Headrace) -> int:
+    """Rows that have been part of an epoch."""
+    return sum(int(epoch["numInputRows"]) for epoch in race.recentProgress)
+
+
+def query_table(queries: list[Glance], kinds: Mapping[str, str] | None = None) -> Table:
+    """The state of all queries as a table; ``kinds`` adds a word on each."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("query", style="bold")
+    table.add_column("query", style="bold", no_wrap=True)
+    if kinds is not None:
+        table.add_column("kind", no_wrap=True)
     table.add_column("state")
-    for heading in ("epoch", "rows in", "last epoch", "results"):
-        table.add_column(heading, justify="right")
+    for heading in ("epoch", "rows in", "took", "watermark", "results"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for query in queries:
         colour = "red" if query.error else "green"
         table.add_row(
             query.name,
+            *([] if kinds is None else [kinds[query.name]]),
             Text(query.error or query.state, style=colour),
             "" if query.epoch is None else str(query.epoch),
-            f"{query.rows_in:,}",
+            "" if query.epoch is None else f"{query.rows_in:,}",
             "" if query.seconds is None else f"{query.seconds:.2f} s",
-            f"{query.rows_out:,}",
+            # Of 2024-01-01T10:00:00.000Z the time of day, to the second.
+            "" if query.watermark is None else query.watermark[11:19],
+            "" if query.epoch is None else f"{query.rows_out:,}",
         )
     return table
 
@@ -85,9 +99,11 @@ def plain_line(queries: list[Glance]) -> str:
         if query.error:
             words.append(f"{query.name} failed: {query.error}")
         else:
-            took = "" if query.seconds is None else f" ({query.seconds:.2f} s)"
-            words.append(f"{query.name} {query.rows_out:,}{took}")
-    return "results: " + ", ".join(words)
+            words.append(f"{query.name} {query.rows_out:,}")
+    took = next((f" ({q.seconds:.2f} s)" for q in queries if q.seconds is not None), "")
+    epoch = max((q.epoch for q in queries if q.epoch is not None), default=None)
+    begin = "no epoch yet" if epoch is None else f"epoch {epoch}{took}"
+    return f"{begin}; results: " + ", ".join(words)
 
 
 def _first_line(error: BaseException | None) -> str | None:

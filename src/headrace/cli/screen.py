@@ -6,29 +6,35 @@ On a terminal it is a live screen; elsewhere (a pipe, a log) it is a plain line 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.progress import Glance, plain_line, query_table
 
 _PLAIN_EVERY = 5.0
+# On a screen with fewer lines there is room for results only, not for the plan beside them.
+_LINES_FOR_PLANS = 36
 
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest results of one query."""
+    """The newest results of one query, with its text and its plan."""
 
     query: str
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    sql: str = ""
+    plan: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,15 @@ class Moment:
 
     elapsed: float
     total: float
-    streams: dict[str, int]
+    # Rows written by now, and per second.
+    streams: Mapping[str, tuple[int, float]]
     queries: list[Glance]
+    kinds: Mapping[str, str]
     newest: Newest | None = None
+
+    @property
+    def started(self) -> bool:
+        return any(query.epoch is not None for query in self.queries)
 
 
 @dataclass
@@ -67,35 +79,53 @@ class Screen:
 
     def show(self, moment: Moment) -> None:
         if self._live is not None:
-            self._live.update(draw(moment))
+            self._live.update(draw(moment, self.console.height))
         elif time.monotonic() - self._said >= _PLAIN_EVERY:
             self._said = time.monotonic()
             self.console.print(Text(plain(moment)), soft_wrap=True)
 
 
-def draw(moment: Moment) -> RenderableType:
-    """The whole screen."""
+def draw(moment: Moment, lines: int = 50) -> RenderableType:
+    """The whole screen, for a terminal of so many lines."""
     bar = Table.grid(padding=(0, 1), expand=True)
     bar.add_column(ratio=1)
-    bar.add_column(justify="right")
+    bar.add_column(justify="right", no_wrap=True)
     bar.add_row(
         ProgressBar(total=moment.total, completed=min(moment.elapsed, moment.total)),
         f"{moment.elapsed:.0f} of {moment.total:.0f} s",
     )
-    streams = Text("  ").join(
-        Text.assemble((name, "bold cyan"), f" {rows:,} rows, {_rate(rows, moment.elapsed)}")
-        for name, rows in moment.streams.items()
+    streams = Text("   ").join(
+        Text.assemble((name, "bold cyan"), f" {rows:,} rows, {rate:,.0f}/s")
+        for name, (rows, rate) in moment.streams.items()
     )
-    parts: list[RenderableType] = [bar, streams, query_table(moment.queries)]
+    parts: list[RenderableType] = [bar, streams, query_table(moment.queries, moment.kinds)]
     if moment.newest is not None:
-        parts.append(result_table(moment.newest))
+        parts += newest_parts(moment.newest, with_plan=lines >= _LINES_FOR_PLANS)
+    elif not moment.started:
+        parts.append(Text("the first epoch compiles all plans and takes longest", style="dim"))
     return Panel(Group(*parts), title="headrace demo", border_style="blue")
 
 
+def newest_parts(newest: Newest, with_plan: bool) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(newest.query, style="bold cyan")]
+    if with_plan:
+        beside = Table.grid(padding=(0, 3))
+        beside.add_column(overflow="fold")
+        beside.add_column(overflow="fold")
+        beside.add_row(sql_text(newest.sql), Text(newest.plan, style="dim"))
+        parts.append(beside)
+    return [*parts, result_table(newest)]
+
+
+def sql_text(sql: str) -> Syntax:
+    # ansi_dark takes the terminal's own colours, so it can be read on a light ground too.
+    return Syntax(sql, "sql", theme="ansi_dark", background_color="default")
+
+
 def result_table(newest: Newest) -> Table:
-    table = Table(title=f"newest results of {newest.query}", title_justify="left", expand=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in newest.columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, no_wrap=True)
     for row in newest.rows:
         table.add_row(*row)
     return table
@@ -103,11 +133,6 @@ def result_table(newest: Newest) -> Table:
 
 def plain(moment: Moment) -> str:
     streams = ", ".join(
-        f"{name} {rows:,} rows ({_rate(rows, moment.elapsed)})"
-        for name, rows in moment.streams.items()
+        f"{name} {rows:,} rows ({rate:,.0f}/s)" for name, (rows, rate) in moment.streams.items()
     )
     return f"{moment.elapsed:4.0f} s  {streams}; {plain_line(moment.queries)}"
-
-
-def _rate(rows: int, seconds: float) -> str:
-    return f"{rows / seconds:,.0f}/s" if seconds > 0 else "0/s"

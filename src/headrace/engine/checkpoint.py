@@ -207,8 +207,18 @@ class Checkpoint:
                 self.files.move(publication.staged, publication.final)
 
     def _delete_garbage(self, state: Committed) -> None:
-        """Delete what left the state in an earlier epoch; a reader may still be at newer ones."""
-        due = [(epoch, path) for epoch, path in state.garbage if epoch < state.epoch]
+        """Delete what left the state in an earlier epoch.
+
+        Result tables are read by users, whose DataFrames list the files of some past moment:
+        their files stay for as long as the commits that name them.
+        """
+        results = self.path("results") + "/"
+
+        def is_due(epoch: int, path: str) -> bool:
+            grace = self._retained if path.startswith(results) else 0
+            return epoch + grace < state.epoch
+
+        due = [(epoch, path) for epoch, path in state.garbage if is_due(epoch, path)]
         for _, path in due:
             self.files.delete(path)
         state.garbage = [entry for entry in state.garbage if entry not in due]

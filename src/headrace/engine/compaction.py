@@ -31,7 +31,7 @@ def merge_files(
     times = span(files)
     level = files[0].level + 1
     newest = max(file.epoch for file in files)
-    rows = Relation(epoch.executor.bind_files([file.path for file in files], schema), schema)
+    rows = Relation(epoch.executor.bind_files(files, schema), schema)
     written = epoch.executor.write(
         compacted(rows).query,
         epoch.checkpoint.path(area, folder or name, f"{newest:010d}-{level}"),

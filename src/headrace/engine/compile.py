@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from headrace.engine.join_shape import JoinShape, join_shape
 from headrace.engine.operators.base import Operator, Step, Store
 from headrace.engine.operators.delta_join import DeltaJoin, JoinInput
+from headrace.engine.operators.join_conditions import reach_of
 from headrace.engine.operators.outer_join import OuterJoin
 from headrace.engine.operators.pane_aggregate import PaneAggregate
 from headrace.engine.operators.pane_store import Closing, Panes, PaneStore
@@ -144,6 +145,15 @@ class _Compiler:
             self._operators[key] = self._compile(node)
         return self._operators[key]
 
+    def _whole_from(self, node: Node) -> int | None:
+        """From when a query that joined late sees everything that this node would put out.
+
+        A pair may need a row from before the query joined, and a window rows from its beginning.
+        """
+        if self._visible_from is None:
+            return None
+        return self._visible_from + warm_up(node)
+
     def _input(self, node: Node) -> Operator:
         """An input of a stateful operator: it hands on final rows, whatever the query's mode."""
         mode, self._mode = self._mode, OutputMode.APPEND
@@ -206,7 +216,9 @@ class _Compiler:
         store.retentions.append(Retention(streams, None if unbounded else lag + longest))
         if hopping:
             store.closings.add(Closing(hopping, streams, lag))
-        operator = PaneAggregate(node, store, parts, streams, lag, self._mode, self._visible_from)
+        operator = PaneAggregate(
+            node, store, parts, streams, lag, self._mode, self._whole_from(node.input)
+        )
         operator.stores = (store,)
         return operator
 
@@ -244,7 +256,7 @@ class _Compiler:
             streams,
             lag,
             self._mode,
-            self._visible_from,
+            self._whole_from(node.input),
         )
         operator.stores = (rows.store,)
         return operator
@@ -388,6 +400,27 @@ class _Compiler:
     def _register(self, store: Store) -> None:
         self._stores[store.name] = store
         self.physical.stores.append(store)
+
+
+def warm_up(node: Node) -> int:
+    """How much time must pass after a beginning until a node's output is whole, in ms."""
+    own = 0
+    match node:
+        case Join():
+            reach = reach_of(node.time)
+            own = max(reach.before or 0, 0) + max(reach.after or 0, 0)
+        case Aggregate():
+            spans = [getattr(w, "length", 0) + getattr(w, "gap", 0) for w in node.windows]
+            own = max(spans)
+    return own + max((warm_up(below) for below in node.inputs), default=0)
+
+
+def warm_up_below(sink: Sink) -> int:
+    """The warm-up of a query: that of what its last aggregate reads, or of all it does."""
+    node: Node = sink.input
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return warm_up(node.input if isinstance(node, Aggregate) else node)
 
 
 def _distinct(stores: Iterable[Store]) -> tuple[Store, ...]:

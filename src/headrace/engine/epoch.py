@@ -79,10 +79,10 @@ class Epoch:
     def _read(
         self, files: list[StateFile], schema: Schema, first: int | None, last: int | None
     ) -> Relation | None:
-        paths = [file.path for file in files if file.rows and file.overlaps(first, last)]
-        if not paths:
+        wanted = [file for file in files if file.rows and file.overlaps(first, last)]
+        if not wanted:
             return None
-        return Relation(self.executor.bind_files(paths, schema), schema)
+        return Relation(self.executor.bind_files(wanted, schema), schema)
 
 
 def _least(watermarks: Mapping[str, int], streams: Iterable[str]) -> int | None:

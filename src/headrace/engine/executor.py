@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 from sqlglot import exp
 
+from headrace.engine.arrangements import StateFile
 from headrace.engine.files import is_local, plain_path
 from headrace.engine.relations import Sql
 from headrace.plan.types import Schema
@@ -41,6 +43,14 @@ _SESSION = {
 
 
 @dataclass(frozen=True)
+class Mode:
+    """How Spark runs a definition."""
+
+    interpreted: bool
+    adaptive: bool
+
+
+@dataclass(frozen=True)
 class Written:
     """Where rows went and what was seen of them on the way."""
 
@@ -60,11 +70,10 @@ class SparkExecutor:
             self.session.conf.set(key, value)
         for key, value in _SESSION.items():
             self.session.conf.set(key, value)
-        partitions = settings.shuffle_partitions or spark.sparkContext.defaultParallelism
-        self.session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        self._adaptive: bool | None = None
-        self.adapt(rows=None)
+        self._partitions = settings.shuffle_partitions or spark.sparkContext.defaultParallelism
+        self._mode: Mode | None = None
         self._views = 0
+        self._rows_bound: int | None = 0
         self.jobs = 0
 
     def begin_epoch(self) -> None:
@@ -72,25 +81,53 @@ class SparkExecutor:
         self._views = 0
         self.jobs = 0
 
-    def adapt(self, rows: int | None) -> None:
-        """Turn adaptive execution on for large epochs only: each of its stages is a job more."""
-        adaptive = rows is not None and rows >= self._settings.adaptive_rows
-        if adaptive != self._adaptive:
-            self.session.conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
-            self._adaptive = adaptive
+    def bind(self, frame: DataFrame, rows: int | None) -> exp.Select:
+        """Give a DataFrame of this session a name that definitions can use.
 
-    def bind(self, frame: DataFrame) -> exp.Select:
-        """Give a DataFrame of this session a name that definitions can use."""
+        ``rows`` is how many rows to expect, if that is known.
+        """
         name = f"headrace_input_{self._views}"
         self._views += 1
+        known = rows is not None and self._rows_bound is not None
+        self._rows_bound = self._rows_bound + rows if known else None  # type: ignore[operator]
         frame.createOrReplaceTempView(name)
         return exp.Select(expressions=[exp.Star()]).from_(exp.to_table(name), copy=False)
 
-    def bind_files(self, paths: Sequence[str], schema: Schema) -> exp.Select:
+    def bind_files(self, files: Sequence[StateFile], schema: Schema) -> exp.Select:
         """Name the rows of some Parquet files. Columns that a file lacks are NULL."""
-        return self.bind(self.session.read.schema(ddl(schema)).parquet(*paths))
+        frame = self.session.read.schema(ddl(schema)).parquet(*(file.path for file in files))
+        return self.bind(frame, sum(file.rows for file in files))
 
-    def bind_foreign(self, frame: DataFrame, key: str, watch: Mapping[str, str]) -> WatchedInput:
+    def _adapt(self) -> None:
+        """Set Spark up for the rows that the next definition reads.
+
+        Few rows are interpreted in one partition: a definition carries the epoch's watermark, so
+        Spark's cache of compiled code never holds it, and compiling takes longer than running.
+        Very many rows get adaptive execution, each of whose stages is a job more.
+        """
+        rows, self._rows_bound = self._rows_bound, 0
+        mode = Mode(
+            interpreted=rows is not None and rows <= self._settings.interpreted_rows,
+            adaptive=rows is not None and rows >= self._settings.adaptive_rows,
+        )
+        if mode == self._mode:
+            return
+        self._mode = mode
+        compiled = not mode.interpreted
+        settings = {
+            "spark.sql.adaptive.enabled": mode.adaptive,
+            "spark.sql.codegen.wholeStage": compiled,
+            "spark.sql.codegen.factoryMode": "FALLBACK" if compiled else "NO_CODEGEN",
+            "spark.sql.shuffle.partitions": str(self._partitions if compiled else 1),
+        }
+        for key, value in settings.items():
+            self.session.conf.set(
+                key, str(value).lower() if isinstance(value, bool) else str(value)
+            )
+
+    def bind_foreign(
+        self, frame: DataFrame, key: str, watch: Mapping[str, str], expected_rows: int | None
+    ) -> WatchedInput:
         """Name a DataFrame of another session, and watch its rows as they pass.
 
         A micro-batch lives in the session that Spark cloned for its query; only a global
@@ -98,7 +135,7 @@ class SparkExecutor:
         """
         view = f"headrace_{key}"
         frame.createOrReplaceGlobalTempView(view)
-        return WatchedInput(view, watch, self)
+        return WatchedInput(view, watch, self, expected_rows)
 
     def frame(self, query: exp.Query) -> DataFrame:
         """The definition as a DataFrame.
@@ -106,6 +143,7 @@ class SparkExecutor:
         ``select("*")`` hands Spark the *analyzed* plan: an observation that stands inside a view
         is otherwise not found when the action ends, and reading it would wait for ever.
         """
+        self._adapt()
         return self.session.sql(query.sql(dialect="spark", normalize_functions=False)).select("*")
 
     def write(
@@ -132,9 +170,10 @@ class SparkExecutor:
         ]
         frame = self.frame(query).observe(observation, *columns)
         self.jobs += 1
-        if self._few(expected_rows) and is_local(path):
+        rows = self._collect(frame) if self._few(expected_rows) and is_local(path) else None
+        if rows is not None:
             file = f"{path}/part-0.parquet" if folder else f"{path}.parquet"
-            size = self._write_from_driver(frame, plain_path(file))
+            size = _write_file(rows, plain_path(file))
             path = path if folder else file
         else:
             frame.write.mode("overwrite").parquet(path)
@@ -145,20 +184,28 @@ class SparkExecutor:
     def _few(self, expected_rows: int | None) -> bool:
         return expected_rows is not None and expected_rows <= self._settings.driver_rows
 
-    def _write_from_driver(self, frame: DataFrame, path: str) -> int:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        rows = frame.toArrow()
-        temporary = f"{path}.tmp"
-        parquet.write_table(rows, temporary, compression="zstd")
-        os.replace(temporary, path)
-        return os.path.getsize(path)
+    def _collect(self, frame: DataFrame) -> pa.Table | None:
+        """The rows, or None where they are more than Spark lets the driver have."""
+        try:
+            return frame.toArrow()
+        except Exception as error:
+            if "spark.driver.maxResultSize" in str(error):
+                return None
+            raise
 
 
 class WatchedInput:
     """A stream's rows of this epoch. Reading them again reads the source again, unless kept."""
 
-    def __init__(self, view: str, watch: Mapping[str, str], executor: SparkExecutor) -> None:
+    def __init__(
+        self,
+        view: str,
+        watch: Mapping[str, str],
+        executor: SparkExecutor,
+        expected_rows: int | None,
+    ) -> None:
         self._view = view
+        self._expected_rows = expected_rows
         self._executor = executor
         self._watch = [functions.expr(text).alias(name) for name, text in watch.items()]
         self._observation = Observation()
@@ -172,7 +219,7 @@ class WatchedInput:
         self._kept = True
 
     def bind(self) -> exp.Select:
-        return self._executor.bind(self._observed)
+        return self._executor.bind(self._observed, self._expected_rows)
 
     def seen(self) -> dict[str, Any]:
         """What was watched while an action read the rows."""
@@ -193,6 +240,15 @@ class WatchedInput:
         if self._kept:
             self._observed.unpersist()
         self._executor.session.catalog.dropGlobalTempView(self._view)
+
+
+def _write_file(rows: pa.Table, path: str) -> int:
+    """Write one Parquet file, which appears whole or not at all; its size."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = f"{path}.tmp"
+    parquet.write_table(rows, temporary, compression="zstd")
+    os.replace(temporary, path)
+    return os.path.getsize(path)
 
 
 def ddl(schema: Schema) -> str:

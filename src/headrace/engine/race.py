@@ -26,14 +26,14 @@ from headrace.engine.operators.stateless import table_view
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
 from headrace.engine.runner import EpochReport, EpochRunner, Running
-from headrace.engine.sinks import BatchFunction, make_sink
+from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
 from headrace.errors import CheckpointError, QueryError, StreamError
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Node, Sink, Source
 from headrace.settings import Settings
-from headrace.stats.catalog import NO_STATISTICS, Statistics
+from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
 
 
 @dataclass
@@ -42,7 +42,7 @@ class _Entry:
 
     logical: Node
     sink: Sink
-    function: BatchFunction | None
+    output: QuerySink
     state: QueryState
     leaving: bool = False
     running: Running | None = None
@@ -122,9 +122,10 @@ class Race:
                     condition="DUPLICATE_QUERY",
                 )
             compile_queries([LiveQuery(sink, None)])
-            make_sink(sink, self.spark, function).open()
+            output = make_sink(sink, self.spark, function)
+            output.open()
             state = QueryState(sink.name, self.settings.retained_progress)
-            self._entries[sink.name] = _Entry(logical, sink, function, state)
+            self._entries[sink.name] = _Entry(logical, sink, output, state)
             if self.active:
                 self._arrived.append(sink.name)
                 assert self._coordinator is not None
@@ -307,6 +308,13 @@ class Race:
         for name, error in report.failures.items():
             self._entries[name].state.fail(error)
         self.epochs.append(epoch_progress(report))
+        for stream, rows in report.rows_in.items():
+            seen = Observation(
+                rows,
+                greatest_time=self._runner.state.greatest.get(stream),
+                null_times=report.null_times[stream],
+            )
+            self.statistics = self.statistics.observe_stream(stream, seen)
         for name in self._runner.queries:
             entry = self._entries[name]
             entry.state.add(

@@ -81,7 +81,7 @@ class EpochRunner:
         self.state = state
         self.queries: dict[str, Running] = {}
         self.physical = Physical()
-        self._last_rows: int | None = None
+        self.recent_rows: dict[str, int] = {}
 
     def use(self, queries: Mapping[str, Running]) -> None:
         """Run these queries from now on."""
@@ -120,7 +120,7 @@ class EpochRunner:
         self._leave_out(report.failures)
         report.seconds["commit"] = time.monotonic() - started
         report.jobs = self._executor.jobs
-        self._last_rows = sum(report.rows_in.values())
+        self.recent_rows |= report.rows_in
         return report
 
     def tidy(self, limit: int) -> None:
@@ -172,14 +172,16 @@ class _Attempt:
         self._physical = runner.physical
         self._executor = runner._executor
         self._executor.begin_epoch()
-        self._executor.adapt(runner._last_rows)
         state = copy.deepcopy(runner.state)
         state.epoch = report.epoch
         state.publications = []
         state.batches |= {stream: batch.number for stream, batch in batches.items()}
         inputs = {
             stream: self._executor.bind_foreign(
-                batch.frame, f"{runner._key}_{stream}", _watch(self._physical.sources[stream])
+                batch.frame,
+                f"{runner._key}_{stream}",
+                _watch(self._physical.sources[stream]),
+                runner.recent_rows.get(stream),
             )
             for stream, batch in batches.items()
             if stream in self._physical.sources
