@@ -50,9 +50,14 @@ def is_local(path: str) -> bool:
 
 
 def plain_path(path: str) -> str:
-    """A local path without its ``file:`` scheme; others unchanged."""
+    """A local path in full and without its ``file:`` scheme; others unchanged.
+
+    In full, because Python and Java may stand in different working directories.
+    """
+    if not is_local(path):
+        return path
     parsed = urlparse(path)
-    return parsed.path if parsed.scheme == "file" else path
+    return os.path.abspath(parsed.path if parsed.scheme == "file" else path)
 
 
 class LocalFiles:

@@ -27,16 +27,15 @@ class ParquetSink(QuerySink):
             raise SinkError(
                 f"query {sink.name!r} has no path to write to", hint="add .option('path', 'out/')"
             )
-        self._path = options["path"].rstrip("/")
+        self._path = plain_path(options["path"]).rstrip("/")
         self._recent_rows: int | None = None
 
     def open(self) -> None:
         if not is_local(self._path):
             return
-        folder = plain_path(self._path)
         try:
-            os.makedirs(folder, exist_ok=True)
-            allowed = os.access(folder, os.W_OK)
+            os.makedirs(self._path, exist_ok=True)
+            allowed = os.access(self._path, os.W_OK)
         except OSError:
             allowed = False
         if not allowed:
