@@ -54,14 +54,10 @@ class EngineRun:
     reports: list[EpochReport] = field(default_factory=list)
 
 
-def test_executor(spark: SparkSession, **settings: str) -> SparkExecutor:
-    """An executor for tiny inputs: interpreting a plan is faster than compiling it."""
+def tiny_executor(spark: SparkSession, **settings: str) -> SparkExecutor:
+    """An executor of the engine, in a session that shuffles to one partition."""
     conf = {f"spark.headrace.{key}": value for key, value in settings.items()}
-    executor = SparkExecutor(spark, read_settings(conf))
-    executor.session.conf.set("spark.sql.codegen.wholeStage", "false")
-    executor.session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    executor.session.conf.set("spark.sql.shuffle.partitions", "1")
-    return executor
+    return SparkExecutor(spark, read_settings(conf))
 
 
 def run_engine(

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
-from headrace.engine.compile import LiveQuery, compile_queries
+from headrace.engine.compile import LiveQuery, compile_queries, warm_up_below
 from headrace.engine.coordinator import Coordinator
 from headrace.engine.executor import SparkExecutor, ddl
 from headrace.engine.files import file_system, plain_path
@@ -254,13 +254,10 @@ class Race:
             old = state.arrangements.pop(results_arrangement(name), None)
             if old is not None:
                 state.garbage += [(state.epoch + 1, file.path) for file in old.files]
-        entry.state.visible_from = record.visible_from
+        if record.visible_from is not None:
+            entry.state.visible_from = record.visible_from + warm_up_below(entry.sink)
         # A sink lives as long as its query: what it holds in memory outlives a stop and start.
-        sink = entry.running.sink if entry.running is not None else None
-        entry.running = Running(
-            LiveQuery(entry.sink, record.visible_from),
-            sink or make_sink(entry.sink, self.spark, entry.function),
-        )
+        entry.running = Running(LiveQuery(entry.sink, record.visible_from), entry.output)
         entry.stores = _late_counters(entry.running.live)
         return entry.running
 

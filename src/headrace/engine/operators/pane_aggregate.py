@@ -63,12 +63,10 @@ class PaneAggregate(Operator):
         if isinstance(self.node.windows[0], Landmark):
             return self._changed_groups(epoch)
         before, after = epoch.before(self._streams), epoch.after(self._streams)
-        if after is None:
-            return None
         above = None if before is None else before - self._lag
         if self._mode is OutputMode.UPDATE:
             return self._windows(epoch, Ends(above, None, self._visible_from), only_changed=True)
-        if before == after:
+        if after is None or before == after:
             return None
         ends = Ends(above, after - self._lag, self._visible_from)
         return self._windows(epoch, ends, only_changed=False)

@@ -65,14 +65,14 @@ class RowAggregate(Operator):
         if isinstance(first_window, Landmark):
             return self._landmark(epoch)
         before, after = epoch.before(self._streams), epoch.after(self._streams)
-        if after is None:
-            return None
         if isinstance(first_window, Trailing):
-            return None if before == after else self._trailing(epoch, first_window, after)
+            if after is None or before == after:
+                return None
+            return self._trailing(epoch, first_window, after)
         above = None if before is None else before - self._lag
         if self._mode is OutputMode.UPDATE:
             ends = Ends(above, None, self._visible_from)
-        elif before == after:
+        elif after is None or before == after:
             return None
         else:
             ends = Ends(above, after - self._lag, self._visible_from)

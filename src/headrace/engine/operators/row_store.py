@@ -2,7 +2,7 @@
 
 One store per stream serves every query: it holds the union of the columns they need, and the rows
 that any of them wants. A row carries a flag per *lateness rule*: whether it was on time for the
-operators that share a watermark. A row that is on time for nobody is not stored.
+operators that share a watermark, since a row may be late for one query and welcome to another.
 """
 
 from __future__ import annotations
