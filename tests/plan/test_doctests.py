@@ -11,13 +11,19 @@ import pytest
 import headrace.cost
 import headrace.optimizer
 import headrace.plan
+import headrace.sql
 import headrace.stats
 
-PACKAGES = (headrace.plan, headrace.optimizer, headrace.stats, headrace.cost)
+# All that needs no Spark.
+PACKAGES = (headrace.plan, headrace.sql, headrace.optimizer, headrace.stats, headrace.cost)
+SINGLE = ("errors", "settings", "builder", "functions", "explain", "pipeline", "yaml_nodes")
 MODULES = [
-    f"{package.__name__}.{module.name}"
-    for package in PACKAGES
-    for module in pkgutil.iter_modules(package.__path__)
+    *(f"headrace.{name}" for name in SINGLE),
+    *(
+        f"{package.__name__}.{module.name}"
+        for package in PACKAGES
+        for module in pkgutil.iter_modules(package.__path__)
+    ),
 ]
 
 
