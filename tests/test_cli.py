@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -113,7 +115,8 @@ def test_a_missing_java_is_named(
 def test_the_feed_writes_whole_files_and_closes_all_windows(tmp_path: Path) -> None:
     feed = Feed(tmp_path, bids_per_second=200, clicks_per_second=100, every=0.05)
     feed.start()
-    feed.close()
+    feed.stop()
+    feed.close_windows()
     rows = {
         name: [
             json.loads(line)
@@ -135,30 +138,68 @@ def test_the_feed_writes_whole_files_and_closes_all_windows(tmp_path: Path) -> N
 MOMENT = Moment(
     elapsed=10.0,
     total=60.0,
-    streams={"bids": 4_000, "clicks": 2_000},
+    streams={"bids": (4_000, 400.0), "clicks": (2_000, 200.0)},
     queries=[
-        Glance("busy", "running", 9, 400, 120, 0.61),
+        Glance("busy", "running", 9, 400, 120, 3, 0.61, "2024-01-01T10:00:08.250Z"),
         Glance("broken", "failed", error="SINK_FAILED: no [room] left"),
     ],
-    newest=Newest("busy", ("auction", "window"), [("3", "10:00:00 - 10:00:10")]),
+    kinds={"busy": "window", "broken": "stateless"},
+    newest=Newest(
+        "busy", ("auction", "window"), [("3", "10:00:00 - 10:00:10")], "SELECT 1", "Source bids"
+    ),
 )
 
 
-def test_the_screen_shows_rates_states_and_results() -> None:
-    console = Console(file=io.StringIO(), width=110, record=True)
-    console.print(draw(MOMENT))
-    text = console.export_text()
-    for words in ("4,000 rows, 400/s", "busy", "0.61 s", "120", "no [room] left", "10:00:00 - 10"):
+def drawn(moment: Moment, width: int, lines: int) -> str:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    console.print(draw(moment, lines))
+    return console.export_text()
+
+
+def test_the_screen_shows_rates_states_plans_and_results() -> None:
+    text = drawn(MOMENT, 110, 50)
+    for words in ("4,000 rows, 400/s", "busy", "window", "0.61 s", "10:00:08", "120"):
         assert words in text
+    for words in ("no [room] left", "SELECT 1", "Source bids", "10:00:00 - 10:00:10"):
+        assert words in text
+
+
+def test_the_screen_fits_a_small_terminal() -> None:
+    text = drawn(MOMENT, 80, 24)
+    assert len(text.splitlines()) <= 24
+    assert "Source bids" not in text, "there is no room for plans"
+    for words in ("4,000 rows", "busy", "0.61 s", "10:00:08", "120", "10:00:00 - 10:00:10"):
+        assert words in text
+
+
+def test_before_the_first_epoch_the_screen_says_what_takes_so_long() -> None:
+    waiting = replace(MOMENT, queries=[Glance("busy", "running")], newest=None)
+    assert "the first epoch compiles all plans" in drawn(waiting, 80, 24)
 
 
 def test_without_a_terminal_there_are_plain_lines() -> None:
     assert plain(MOMENT) == (
         "  10 s  bids 4,000 rows (400/s), clicks 2,000 rows (200/s); "
-        "results: busy 120 (0.61 s), broken failed: SINK_FAILED: no [room] left"
+        "epoch 9 (0.61 s); results: busy 120, broken failed: SINK_FAILED: no [room] left"
     )
     written = io.StringIO()
     with Screen(Console(file=written, width=40)) as screen:
         screen.show(MOMENT)
         screen.show(MOMENT)
     assert written.getvalue() == plain(MOMENT) + "\n", "one line, however often it is drawn"
+
+
+def test_the_version_names_what_a_bug_report_needs(cli: Run) -> None:
+    code, out, _ = cli("--version")
+    assert code == 0
+    assert re.fullmatch(r"headrace \d+\.\d+\.\d+ \(PySpark 4\.\S+, Python 3\.\S+\)\n", out)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("run",), ("bench", "ingest", "--scale", "huge"), ("demo", "--seconds", "1")]
+)
+def test_wrong_usage_is_exit_code_2(cli: Run, arguments: tuple[str, ...]) -> None:
+    code, out, error = cli(*arguments)
+    assert code == 2
+    assert out == ""
+    assert "Usage: headrace" in error

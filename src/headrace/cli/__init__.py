@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version as version_of
 from typing import Annotated
 
 import typer
 
+from headrace import __version__
 from headrace.cli.bench import bench
 from headrace.cli.console import print_error
 from headrace.cli.demo import demo
@@ -32,11 +34,25 @@ for command in (demo, run, explain, bench):
     app.command()(command)
 
 
+def _version(asked: bool) -> None:
+    """The versions that a bug report needs, without starting anything."""
+    if asked:
+        python = ".".join(str(part) for part in sys.version_info[:3])
+        print(f"headrace {__version__} (PySpark {version_of('pyspark')}, Python {python})")
+        raise typer.Exit
+
+
 @app.callback()
 def _global_options(
     # Taken out of the arguments by `main`, wherever it stands; declared here for --help.
     debug: Annotated[
         bool, typer.Option("--debug", help="Show Spark's log, and the traceback of an error.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the versions and exit.", callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     pass

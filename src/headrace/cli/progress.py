@@ -69,25 +69,26 @@ def query_table(queries: list[Glance], kinds: Mapping[str, str] | None = None) -
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("query", style="bold", no_wrap=True)
     if kinds is not None:
         table.add_column("kind", no_wrap=True)
-    table.add_column("state")
-    for heading in ("epoch", "rows in", "took", "watermark", "results"):
+    for heading in ("epoch", "rows in", "took", "watermark", "late", "results"):
         table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("state", overflow="fold")
     for query in queries:
-        colour = "red" if query.error else "green"
+        ran = query.epoch is not None
         table.add_row(
             query.name,
             *([] if kinds is None else [kinds[query.name]]),
-            Text(query.error or query.state, style=colour),
-            "" if query.epoch is None else str(query.epoch),
-            "" if query.epoch is None else f"{query.rows_in:,}",
+            str(query.epoch) if ran else "",
+            f"{query.rows_in:,}" if ran else "",
             "" if query.seconds is None else f"{query.seconds:.2f} s",
             # Of 2024-01-01T10:00:00.000Z the time of day, to the second.
             "" if query.watermark is None else query.watermark[11:19],
-            "" if query.epoch is None else f"{query.rows_out:,}",
+            Text(f"{query.late_rows:,}", style="yellow") if query.late_rows else "",
+            f"{query.rows_out:,}" if ran else "",
+            Text(query.error or query.state, style="red" if query.error else "green"),
         )
     return table
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json as json_text
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.console import err, note, out
+from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline, QuerySpec, Trigger, load_pipeline
 
 if TYPE_CHECKING:
@@ -31,23 +37,51 @@ def run(
     from headrace.cli.spark import spark_session
 
     pipeline = load_pipeline(file)
+    failure: HeadraceError | None = None
+    ended = "finished"
     with spark_session(f"headrace run {file}", pipeline.settings, debug=bool(context.obj)) as spark:
         with err.status("planning"):
             race, queries = assemble(spark, pipeline)
             handles = start_sinks(pipeline, queries)
-        start_race(race, pipeline.trigger)
         try:
-            _watch(race, handles)
+            with _interrupted_by_sigterm():
+                start_race(race, pipeline.trigger)
+                _watch(race, handles)
         except KeyboardInterrupt:
             note("stopping after the epoch that runs")
             race.stop()
-        found = glances(handles)
+            ended = "stopped"
+        except HeadraceError as error:
+            failure = error
+        found = [
+            query if query.error else replace(query, state=ended) for query in glances(handles)
+        ]
     if json:
         print(json_text.dumps({"queries": [query.to_json() for query in found]}, indent=1))
-    else:
+    elif any(query.epoch is not None or query.error for query in found):
         out.print(query_table(found))
+    if failure is not None:
+        raise failure
     if any(query.error for query in found):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Take a polite request to end, as service managers send it, for a Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        # Python lets only its main thread say what signals do.
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def start_sinks(pipeline: Pipeline, queries: dict[str, Query]) -> dict[str, QueryHandle]:

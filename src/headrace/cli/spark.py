@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
+from headrace.settings import PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,14 @@ class JavaError(HeadraceError):
 def spark_session(
     name: str, settings: Mapping[str, str] | None = None, *, debug: bool = False
 ) -> Iterator[SparkSession]:
-    """Start Spark with these settings, and stop it and remove its files at the end."""
+    """Start Spark with these settings, and stop it and remove its files at the end.
+
+    A Spark that runs in this process already is used, in a session of its own, and left running.
+    """
+    running = _session_of_running_spark(settings or {})
+    if running is not None:
+        yield running
+        return
     _require_java()
     # Python workers use the interpreter named here, not the driver's.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -40,6 +48,23 @@ def spark_session(
             session.stop()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _session_of_running_spark(settings: Mapping[str, str]) -> SparkSession | None:
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None:
+        return None
+    session = active.newSession()
+    for key, value in settings.items():
+        # What Spark was started with, its memory for one, cannot be changed any more. Spark does
+        # not know Headrace's settings, and takes them without asking.
+        if key.startswith(PREFIX) or session.conf.isModifiable(key):
+            session.conf.set(key, value)
+    return session
 
 
 def _require_java() -> None:

@@ -1,0 +1,140 @@
+"""Every bench, at a scale that says nothing about speed: that it runs, and that results are equal.
+
+What the benches compare is real, so this is also a comparison of Headrace with plain Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.bench import BENCHES, BenchError, find_bench
+from headrace.bench.contestants import (
+    FileStream,
+    StandingQuery,
+    refused_by_native,
+    run_headrace,
+    run_native,
+)
+from headrace.bench.data import EVENTS_SCHEMA, EventFiles
+from headrace.bench.harness import SCALES, Case, Setup, difference_between
+from headrace.bench.soak import growth
+
+pytestmark = pytest.mark.spark
+
+
+def run_tiny(name: str, spark: SparkSession, work: Path) -> tuple[dict[str, Any], float]:
+    """The report as a program reads it, and the share of the work that the bench told of."""
+    done: list[float] = []
+    report = find_bench(name).load().run(Setup("tiny", spark, work, advance=done.append))
+    report.require_equal()
+    read: dict[str, Any] = json.loads(json.dumps(report.to_json()))
+    return read, sum(done)
+
+
+def test_one_run_of_each_contestant(spark: SparkSession, tmp_path: Path) -> None:
+    events = EventFiles(rows=2_000, files=2, keys=5, step=60).write(tmp_path / "events")
+    stream = FileStream("events", events, EVENTS_SCHEMA, files_per_batch=1)
+    queries = [
+        StandingQuery("windows", "SELECT k, window, SUM(v) s FROM events GROUP BY k, "
+                      "window(ts, '1 minute')"),
+        StandingQuery("nothing", "SELECT k, v FROM events WHERE v < 0"),
+    ]  # fmt: skip
+    epochs: list[int] = []
+    headrace = run_headrace(spark, [stream], queries, tmp_path, epochs.append)
+    native = run_native(spark, [stream], queries, tmp_path)
+    # Two minutes of events with ten seconds of delay close the first minute of each key.
+    assert headrace.results["windows"].num_rows == 5
+    assert headrace.results["nothing"].num_rows == 0
+    assert difference_between(native.results, headrace.results) is None
+    # One ingest for both queries; plain Spark reads the stream once for each.
+    assert (len(headrace.batch_seconds), len(native.batch_seconds)) == (2, 4)
+    assert len(headrace.start_to_start) == 1
+    assert 0 < sum(headrace.batch_seconds) <= headrace.seconds
+    assert {"ingest", "emit", "commit", "total"} <= set(headrace.phases)
+
+
+def test_a_query_that_fails_fails_the_bench(spark: SparkSession, tmp_path: Path) -> None:
+    events = EventFiles(rows=10, files=1).write(tmp_path / "events")
+    stream = FileStream("events", events, EVENTS_SCHEMA)
+    broken = StandingQuery("broken", "SELECT k DIV (k - k) AS x FROM events")
+    with pytest.raises(Exception, match="broken"):
+        run_headrace(spark, [stream], [broken], tmp_path)
+
+
+def test_what_plain_spark_cannot_do_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    from headrace.bench.contestants import open_race
+
+    (tmp_path / "events").mkdir()
+    stream = FileStream("events", tmp_path / "events", EVENTS_SCHEMA)
+    queries = [
+        StandingQuery("can", "SELECT k FROM events"),
+        StandingQuery("cannot", "SELECT k, COUNT(*) n FROM events GROUP BY k, trailing(ts, '1 s')"),
+    ]
+    refused = refused_by_native(open_race(spark, [stream], None), queries)
+    assert list(refused) == ["cannot"]
+    assert "Spark has no window" in refused["cannot"]
+
+
+def test_ingest_runs(spark: SparkSession, tmp_path: Path) -> None:
+    report, done = run_tiny("ingest", spark, tmp_path)
+    (case,) = report["cases"]
+    assert case["rows"] == 20_000
+    assert set(case["seconds"]) == {"native", "headrace"}
+    assert len(case["notes"]["series"]["lines"]["headrace"]) == 4
+    assert set(report["summary"]) == {"native/headrace", "headrace events/s", "native events/s"}
+    assert done == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_latency_runs(spark: SparkSession, tmp_path: Path) -> None:
+    report, done = run_tiny("latency", spark, tmp_path)
+    one, five, long = report["cases"]
+    for case in (one, five):
+        assert set(case["ratio"]) == {"native/headrace", "native/headrace wall"}
+        assert set(case["notes"]["wall seconds per micro-batch"]) == {"native", "headrace"}
+    assert set(long["ratio"]) == {"late/early", "late/early wall"}
+    assert len(long["notes"]["series"]["lines"]["headrace"]) == 5
+    assert 0.6 <= done <= 1.0
+
+
+@pytest.mark.slow
+def test_soak_runs(spark: SparkSession, tmp_path: Path) -> None:
+    threads = threading.active_count()
+    report, done = run_tiny("soak", spark, tmp_path)
+    (case,) = report["cases"]
+    series = case["notes"]["series"]
+    assert set(series["lines"]) == {"heap after collection", "java resident", "python resident"}
+    for line in series["lines"].values():
+        assert len(line) == len(series["at"])
+        assert min(line) > 10
+    assert case["rows"] == 16 * 5_000
+    assert case["notes"]["epochs"] >= 2
+    assert done == pytest.approx(0.9)
+    assert threading.active_count() <= threads + 1, "the sampling thread has ended"
+
+
+def test_growth_leaves_the_first_quarter_out() -> None:
+    assert growth([1, 1, 10, 10, 12, 12, 11, 11]) == pytest.approx(1.1)
+    with pytest.raises(BenchError, match="too short"):
+        growth([1, 1, 1])
+
+
+def test_every_bench_knows_every_scale() -> None:
+    for name in BENCHES:
+        module = find_bench(name).load()
+        sizes = [
+            value for value in vars(module).values()
+            if isinstance(value, dict) and set(value) == set(SCALES)
+        ]  # fmt: skip
+        assert sizes, name
+
+
+def test_a_case_is_read_by_programs_as_it_is_written() -> None:
+    case = Case("c", True, 1, {"a": 1.23456}, {"a/b": 2.0}, {"target": "t"})
+    assert json.loads(json.dumps(case.to_json()))["seconds"] == {"a": 1.235}
