@@ -33,10 +33,9 @@ def _boolean(text: str) -> bool:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
+    if not text.strip().isdecimal():
         raise ValueError("a whole number, zero or more")
-    return number
+    return int(text)
 
 
 def _duration(text: str) -> int:
@@ -49,8 +48,13 @@ def _duration(text: str) -> int:
     return milliseconds
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(name.strip() for name in text.split(",") if name.strip())
+def _rules(text: str) -> frozenset[str]:
+    from headrace.optimizer import RULES
+
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    if not names <= set(RULES):
+        raise ValueError(f"names of rules, such as {', '.join(sorted(RULES)[:3])}")
+    return names
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -123,7 +127,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "optimizer.disabledRules",
         "",
-        _names,
+        _rules,
         "Names of optimizer rules that are not applied, separated by commas.",
     ),
     Setting(

@@ -81,7 +81,7 @@ class LocalFiles:
     def names(self, path: str) -> list[str]:
         try:
             return sorted(os.listdir(path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def exists(self, path: str) -> bool:
