@@ -43,7 +43,8 @@ def test_one_run_of_each_contestant(spark: SparkSession, tmp_path: Path) -> None
     queries = [
         StandingQuery("windows", "SELECT k, window, SUM(v) s FROM events GROUP BY k, "
                       "window(ts, '1 minute')"),
-        StandingQuery("nothing", "SELECT k, v FROM events WHERE v < 0"),
+        # Not to be decided from the files' statistics, or plain Spark would not read any row.
+        StandingQuery("nothing", "SELECT k, v FROM events WHERE v % 2 = 2"),
     ]  # fmt: skip
     epochs: list[int] = []
     headrace = run_headrace(spark, [stream], queries, tmp_path, epochs.append)
