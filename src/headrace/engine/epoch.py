@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.engine.arrangements import StateFile
 from headrace.engine.checkpoint import Checkpoint, Committed
-from headrace.engine.executor import SparkExecutor, WatchedInput
+from headrace.engine.executor import Kept, SparkExecutor, WatchedInput
 from headrace.engine.failpoints import reach
 from headrace.engine.relations import Relation, Sql
 from headrace.plan.types import Schema
@@ -30,6 +30,8 @@ class Epoch:
     watermarks_before: Mapping[str, int]
     watermarks_after: dict[str, int] = field(default_factory=dict)
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Which store counts the rows of a stream while it appends them.
+    counted_by: dict[str, str] = field(default_factory=dict)
     #: Late rows, by store and by rule: queries that share a store may judge rows differently.
     late: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -60,6 +62,7 @@ class Epoch:
         first: Sql,
         last: Sql,
         watch: Mapping[str, Sql] | None = None,
+        keep: Kept | None = None,
     ) -> dict[str, Any]:
         """Append rows to an arrangement; ``first`` and ``last`` aggregate the time they span."""
         arrangement = self.state.arrangement(name)
@@ -68,6 +71,7 @@ class Epoch:
             self.checkpoint.path("state", name, f"{self.number:010d}"),
             {"first": first, "last": last, **(watch or {})},
             expected_rows=arrangement.recent_rows,
+            keep=keep,
         )
         reach("state.after")
         begin, end = written.seen.pop("first"), written.seen.pop("last")

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from headrace.engine.arrangements import StateFile
 from headrace.engine.files import is_local, plain_path
-from headrace.engine.relations import Sql
+from headrace.engine.relations import Sql, call
 from headrace.plan.types import Schema
 from headrace.settings import Settings
 
@@ -58,6 +58,14 @@ class Written:
     rows: int
     size: int
     seen: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The part of a definition's rows that is written."""
+
+    condition: Sql
+    columns: Sequence[str]
 
 
 class SparkExecutor:
@@ -144,7 +152,7 @@ class SparkExecutor:
         is otherwise not found when the action ends, and reading it would wait for ever.
         """
         self._adapt()
-        return self.session.sql(query.sql(dialect="spark", normalize_functions=False)).select("*")
+        return self.session.sql(_text(query)).select("*")
 
     def write(
         self,
@@ -153,22 +161,27 @@ class SparkExecutor:
         watch: Mapping[str, Sql],
         expected_rows: int | None,
         folder: bool = False,
+        keep: Kept | None = None,
     ) -> Written:
         """Write the rows as Parquet at the path: one file from the driver if they are few.
 
         The path of what was written is in the answer: a file or a folder, always a folder where
-        the caller asks for one.
+        the caller asks for one. ``keep`` says what of the watched rows is written, if not all.
 
         A distributed write costs 60 to 90 ms more than a collect (a commit protocol of several
         renames), which is what a small micro-batch takes altogether.
         """
         observation = Observation()
-        watched = {"rows": exp.Count(this=exp.Star()), **watch}
+        written_rows = (
+            exp.Count(this=exp.Star()) if keep is None else call("count_if", keep.condition)
+        )
         columns = [
-            functions.expr(value.sql(dialect="spark", normalize_functions=False)).alias(name)
-            for name, value in watched.items()
+            functions.expr(_text(value)).alias(name)
+            for name, value in {"rows": written_rows, **watch}.items()
         ]
         frame = self.frame(query).observe(observation, *columns)
+        if keep is not None:
+            frame = frame.where(_text(keep.condition)).select(*(f"`{n}`" for n in keep.columns))
         self.jobs += 1
         rows = self._collect(frame) if self._few(expected_rows) and is_local(path) else None
         if rows is not None:
@@ -211,15 +224,24 @@ class WatchedInput:
         self._observation = Observation()
         self._frame = executor.session.table(f"global_temp.{view}")
         self._observed = self._frame.observe(self._observation, *self._watch)
+        self._rows = self._frame
         self._kept = False
+
+    def watch(self) -> None:
+        """Watch the rows as the next action reads them.
+
+        This costs about as much as a simple aggregation of them, so it is left out where a
+        definition that reads all rows can tell the same by itself.
+        """
+        self._rows = self._observed
 
     def keep(self) -> None:
         """Hold the rows in memory (or on local disk): more than one definition reads them."""
-        self._observed.persist(StorageLevel.MEMORY_AND_DISK)
+        self._rows.persist(StorageLevel.MEMORY_AND_DISK)
         self._kept = True
 
     def bind(self) -> exp.Select:
-        return self._executor.bind(self._observed, self._expected_rows)
+        return self._executor.bind(self._rows, self._expected_rows)
 
     def seen(self) -> dict[str, Any]:
         """What was watched while an action read the rows."""
@@ -232,14 +254,18 @@ class WatchedInput:
     def measure(self) -> dict[str, Any]:
         """Read the rows for the sake of watching, when nothing else is sure to read them."""
         self._executor.jobs += 1
-        row = (self._observed if self._kept else self._frame).agg(*self._watch).first()
+        row = (self._rows if self._kept else self._frame).agg(*self._watch).first()
         assert row is not None
         return row.asDict()
 
     def release(self) -> None:
         if self._kept:
-            self._observed.unpersist()
+            self._rows.unpersist()
         self._executor.session.catalog.dropGlobalTempView(self._view)
+
+
+def _text(sql: Sql) -> str:
+    return sql.sql(dialect="spark", normalize_functions=False)
 
 
 def _write_file(rows: pa.Table, path: str) -> int:

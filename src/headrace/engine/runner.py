@@ -106,7 +106,7 @@ class EpochRunner:
             finally:
                 attempt.release()
             break
-        if len(report.failures) >= len(self.queries):
+        if self.queries.keys() <= report.failures.keys():
             # Nobody is left to go on for: the epoch is not committed, so a restart repeats it.
             raise next(iter(report.failures.values()))
         for name in report.failures:
@@ -197,7 +197,7 @@ class _Attempt:
 
     def run(self) -> Committed:
         started = time.monotonic()
-        self._keep_what_is_read_twice()
+        self._prepare_batches()
         pending = self._advance(self._physical.stores, only_immediate=True)
         outputs = dict(self._physical.outputs)
         immediate = {n: op for n, op in outputs.items() if op.immediate}
@@ -216,10 +216,14 @@ class _Attempt:
         for batch in self._epoch.batches.values():
             batch.release()
 
-    def _keep_what_is_read_twice(self) -> None:
+    def _prepare_batches(self) -> None:
+        """Decide how the rows of each batch are counted, and keep what is read more than once."""
         readers: Counter[str] = Counter()
         sure: Counter[str] = Counter()
         for store in self._physical.stores:
+            counted = store.counts()
+            if counted is not None and store.immediate:
+                self._epoch.counted_by.setdefault(counted, store.name)
             for operator in store.inputs():
                 streams = _streams_read(operator)
                 readers.update(streams)
@@ -231,9 +235,12 @@ class _Attempt:
             if operator.immediate and self._runner.queries[name].sink.reads_all:
                 sure.update(streams)
         for stream, batch in self._epoch.batches.items():
-            if readers[stream] + (not sure[stream]) > 1:
+            counted_apart = stream not in self._epoch.counted_by and not sure[stream]
+            if stream not in self._epoch.counted_by and sure[stream]:
+                batch.watch()
+            if readers[stream] + counted_apart > 1:
                 batch.keep()
-            if not sure[stream]:
+            if counted_apart:
                 self._epoch.seen[stream] = batch.measure()
 
     def _advance(self, stores: list[Store], only_immediate: bool) -> list[Store]:
@@ -292,8 +299,7 @@ class _Attempt:
         """The greatest time seen, less the stream's delay; a watermark never goes back."""
         state = self._epoch.state
         for stream, batch in self._epoch.batches.items():
-            seen = self._epoch.seen.setdefault(stream, {}) or batch.seen()
-            self._epoch.seen[stream] = seen
+            seen = self._epoch.seen.get(stream) or batch.seen()
             self._report.rows_in[stream] = int(seen["rows"])
             self._report.null_times[stream] = int(seen["null_times"])
             greatest = seen["greatest"]

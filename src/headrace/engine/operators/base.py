@@ -72,6 +72,10 @@ class Store(ABC):
     def advance(self, epoch: Epoch) -> None:
         """Append what this epoch brings."""
 
+    def counts(self) -> str | None:
+        """The stream whose rows it can count while it appends them, if it reads all of them."""
+        return None
+
     @abstractmethod
     def horizon(self, epoch: Epoch) -> int | None:
         """Times below this are no longer needed; None keeps everything."""

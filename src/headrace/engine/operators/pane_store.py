@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headrace.engine.epoch import Epoch
+from headrace.engine.executor import Kept
 from headrace.engine.operators.base import Operator, Step, Store
+from headrace.engine.operators.counting import (
+    GREATEST,
+    counted_stream,
+    note_counts,
+    rows_to_count,
+    watch_counts,
+)
 from headrace.engine.operators.row_store import Retention, least_horizon
 from headrace.engine.partials import Partial
 from headrace.engine.relations import (
@@ -117,8 +125,13 @@ class PaneStore(Store):
     def _ordered(self) -> list[Partial]:
         return [self.partials[name] for name in sorted(self.partials)]
 
+    def counts(self) -> str | None:
+        return None if self.panes.given else counted_stream(self.source)
+
     def advance(self, epoch: Epoch) -> None:
-        rows = self.source.delta(epoch)
+        stream = self.counts()
+        counting = stream is not None and epoch.counted_by.get(stream) == self.name
+        rows = rows_to_count(self.source, epoch) if counting else self.source.delta(epoch)
         if rows is None:
             return
         groups: dict[str, Sql] = {
@@ -128,17 +141,31 @@ class PaneStore(Store):
         # Group by position: a key expression is then written once.
         positions = [exp.Literal.number(i + 1) for i in range(len(groups))]
         sums = {p.name: p.update for p in self._ordered()}
-        counted = {ROWS: exp.Count(this=exp.Star())}
+        counted: dict[str, Sql] = {ROWS: exp.Count(this=exp.Star())}
+        if counting:
+            counted[GREATEST] = call("max", millis(column(self.time.name)))
         query = select(rows.query, {**groups, **counted, **sums}, group_by=positions)
         last = PANE_END if self.panes.given else PANE
         length = self.panes.length or 0
+        watch, kept = self._late_rows(epoch), None
+        if counting:
+            # Rows without a time form groups of their own, which are counted and not written.
+            missing = exp.Is(this=column(GREATEST), expression=exp.Null())
+            without = exp.Case(ifs=[exp.If(this=missing, true=column(ROWS))])
+            watch |= watch_counts(
+                call("sum", column(ROWS)), call("sum", without), call("max", column(GREATEST))
+            )
+            kept = Kept(exp.Not(this=missing.copy()), self.schema.names)
         seen = epoch.append(
             self.name,
             Relation(query, self.schema),
             first=call("min", column(PANE)),
             last=call("max", column(last)) + number(max(length - 1, 0)),
-            watch=self._late_rows(epoch),
+            watch=watch,
+            keep=kept,
         )
+        if counting and stream is not None:
+            note_counts(epoch, stream, seen)
         for counter, rows_missed in seen.items():
             epoch.late[self.name, counter] = int(rows_missed or 0)
 
@@ -160,7 +187,9 @@ class PaneStore(Store):
                 PANE_END: millis(exp.Dot(this=time.copy(), expression=exp.to_identifier("end"))),
             }
         if self.panes.length is None:
-            return {PANE: number(0)}
+            # One pane for all rows that have a time.
+            timeless = exp.Is(this=time, expression=exp.Null())
+            return {PANE: exp.Case(ifs=[exp.If(this=timeless, true=exp.Null())], default=number(0))}
         return {PANE: floor_to(millis(time), self.panes.length, self.panes.offset)}
 
     def horizon(self, epoch: Epoch) -> int | None:

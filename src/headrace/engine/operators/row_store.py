@@ -14,7 +14,14 @@ from sqlglot import exp
 
 from headrace.engine.arrangements import span
 from headrace.engine.epoch import Epoch
+from headrace.engine.executor import Kept
 from headrace.engine.operators.base import Operator, Step, Store
+from headrace.engine.operators.counting import (
+    counted_stream,
+    note_counts,
+    rows_to_count,
+    watch_counts,
+)
 from headrace.engine.operators.stateless import RowByRow, apply
 from headrace.engine.relations import (
     Relation,
@@ -128,8 +135,20 @@ class RowStore(Store):
     def _rules(self) -> list[Lateness]:
         return sorted(self.lateness, key=lambda rule: rule.flag)
 
+    def counts(self) -> str | None:
+        return counted_stream(self.source) if self._predicate() is None else None
+
+    def _predicate(self) -> Sql | None:
+        """What somebody wants of the rows; None where somebody wants them all."""
+        wanted = [predicate for predicate in self.wanted if predicate is not None]
+        if not wanted or len(wanted) < len(self.wanted):
+            return None
+        return any_of(sql_of(predicate) for predicate in dict.fromkeys(wanted))
+
     def advance(self, epoch: Epoch) -> None:
-        rows = self.source.delta(epoch)
+        stream = self.counts()
+        counting = stream is not None and epoch.counted_by.get(stream) == self.name
+        rows = rows_to_count(self.source, epoch) if counting else self.source.delta(epoch)
         if rows is None:
             return
         begin, end = self.moments()
@@ -137,21 +156,31 @@ class RowStore(Store):
             rule.flag: rule.condition(begin, epoch.before(rule.streams)) for rule in self._rules()
         }
         names = [f.name for f in rows.schema if f.name in self.columns]
-        where: list[Sql] = []
-        if self.wanted and all(predicate is not None for predicate in self.wanted):
-            unique = list(dict.fromkeys(p for p in self.wanted if p is not None))
-            where.append(any_of(sql_of(predicate) for predicate in unique))
-        flagged = select(rows.query, {**keep(names), **flags}, where)
+        predicate = self._predicate()
+        flagged = select(
+            rows.query, {**keep(names), **flags}, [] if predicate is None else [predicate]
+        )
         watch: dict[str, Sql] = {
             rule.flag: call("count_if", exp.Not(this=column(rule.flag))) for rule in self._rules()
         }
+        last = call("max", millis(end))
+        kept = None
+        if counting:
+            missing = exp.Is(this=column(self.time), expression=exp.Null())
+            watch |= watch_counts(
+                exp.Count(this=exp.Star()), call("count_if", missing), last.copy()
+            )
+            kept = Kept(exp.Not(this=missing.copy()), self.schema.names)
         seen = epoch.append(
             self.name,
             Relation(flagged, self.schema),
             first=call("min", millis(begin)),
-            last=call("max", millis(end)),
+            last=last,
             watch=watch,
+            keep=kept,
         )
+        if counting and stream is not None:
+            note_counts(epoch, stream, seen)
         for rule in self._rules():
             epoch.late[self.name, rule.flag] = int(seen[rule.flag] or 0)
 

@@ -34,13 +34,18 @@ class SourceRows(Operator):
         return ()
 
     def delta(self, epoch: Epoch) -> Relation | None:
+        rows = self.with_null_times(epoch)
+        if rows is None:
+            return None
+        timed = column(self.node.time).is_(exp.Null()).not_()
+        return Relation(select(rows.query, None, [timed]), self.node.schema)
+
+    def with_null_times(self, epoch: Epoch) -> Relation | None:
+        """All new rows, also those without a time, for who counts them."""
         batch = epoch.batches.get(self.node.stream)
         if batch is None:
             return None
-        timed = column(self.node.time).is_(exp.Null()).not_()
-        return Relation(
-            select(batch.bind(), keep(self.node.schema.names), [timed]), self.node.schema
-        )
+        return Relation(select(batch.bind(), keep(self.node.schema.names)), self.node.schema)
 
     def steps(self) -> tuple[Step, ...]:
         return (
