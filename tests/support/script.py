@@ -402,23 +402,18 @@ class Stage:
 
     def commit(self) -> dict[str, Any]:
         """The last commit in the checkpoint."""
-        folder = self.checkpoint / "epochs"
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".commit"))
-        found: dict[str, Any] = json.loads((folder / names[-1]).read_text())
+        file = self.checkpoint / "epochs" / f"{self.last_epoch():010d}.commit"
+        found: dict[str, Any] = json.loads(file.read_text())
         return found
 
     def last_epoch(self) -> int:
-        try:
-            return int(self.commit()["epoch"])
-        except (FileNotFoundError, IndexError):
-            return 0
+        folder = self.checkpoint / "epochs"
+        names = os.listdir(folder) if folder.is_dir() else []
+        return max((int(n.split(".")[0]) for n in names if n.endswith(".commit")), default=0)
 
     def processed(self) -> dict[str, int]:
         """Files of each stream that a commit holds."""
-        try:
-            batches = self.commit()["batches"]
-        except (FileNotFoundError, IndexError):
-            batches = {}
+        batches = self.commit()["batches"] if self.last_epoch() else {}
         return {stream: batch + 1 for stream, batch in batches.items()}
 
     def all_processed(self) -> bool:
