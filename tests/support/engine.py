@@ -103,7 +103,7 @@ def run_engine(
 
 
 def _open(executor: SparkExecutor, folder: Path, running: Mapping[str, Running]) -> EpochRunner:
-    checkpoint = Checkpoint(LocalFiles(), str(folder), retained_commits=5)
+    checkpoint = Checkpoint(lambda _: LocalFiles(), str(folder), retained_commits=5)
     state, _ = checkpoint.open()
     runner = EpochRunner(executor, checkpoint, state, folder.name.replace("-", "_"))
     runner.use(running)

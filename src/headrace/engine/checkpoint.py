@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,8 +113,11 @@ class Intent:
 class Checkpoint:
     """Reads and writes one checkpoint folder."""
 
-    def __init__(self, files: FileSystem, root: str, retained_commits: int) -> None:
-        self.files = files
+    def __init__(
+        self, files_of: Callable[[str], FileSystem], root: str, retained_commits: int
+    ) -> None:
+        self.files_of = files_of
+        self.files = files_of(root)
         self.root = root.rstrip("/")
         self._retained = retained_commits
 
@@ -190,7 +194,8 @@ class Checkpoint:
             return Committed.from_json(json.loads(self.files.read(path)))
         except (ValueError, KeyError, TypeError):
             raise CheckpointError(
-                f"{path} is damaged", hint="restore it, or delete it to resume one epoch earlier"
+                f"{path} is damaged",
+                hint="restore it from a backup, or start with a new checkpoint",
             ) from None
 
     def _unfinished_intent(self, committed: int) -> Intent | None:
@@ -202,9 +207,10 @@ class Checkpoint:
 
     def _finish_publications(self, state: Committed) -> None:
         for publication in state.publications:
-            if self.files.exists(publication.staged):
-                self.files.delete(publication.final)
-                self.files.move(publication.staged, publication.final)
+            files = self.files_of(publication.staged)
+            if files.exists(publication.staged):
+                files.delete(publication.final)
+                files.move(publication.staged, publication.final)
 
     def _delete_garbage(self, state: Committed) -> None:
         """Delete what left the state in an earlier epoch.

@@ -61,6 +61,14 @@ class Written:
 
 
 @dataclass(frozen=True)
+class WatchedRows:
+    """Rows in the middle of a definition, with what is seen of them."""
+
+    query: exp.Select
+    observation: Observation
+
+
+@dataclass(frozen=True)
 class Kept:
     """The part of a definition's rows that is written."""
 
@@ -152,7 +160,22 @@ class SparkExecutor:
         is otherwise not found when the action ends, and reading it would wait for ever.
         """
         self._adapt()
-        return self.session.sql(_text(query)).select("*")
+        return self.read(query).select("*")
+
+    def read(self, query: exp.Query) -> DataFrame:
+        """The definition as a DataFrame for who is not part of an epoch, on any thread."""
+        return self.session.sql(_text(query))
+
+    def bind_watched(self, query: exp.Query, watch: Mapping[str, Sql]) -> WatchedRows:
+        """Name a definition's rows, and watch them as the definition above reads them."""
+        observation = Observation()
+        columns = [functions.expr(_text(value)).alias(name) for name, value in watch.items()]
+        expected = self._rows_bound
+        frame = self.session.sql(_text(query)).observe(observation, *columns)
+        # The inputs were counted when they were bound; this is no further one.
+        bound = self.bind(frame, 0)
+        self._rows_bound = expected
+        return WatchedRows(bound, observation)
 
     def write(
         self,

@@ -45,6 +45,21 @@ def file_system(spark: SparkSession, path: str) -> FileSystem:
     return LocalFiles() if is_local(path) else HadoopFiles(spark, path)
 
 
+class Files:
+    """Every path by its own file system: a sink need not live where the checkpoint lives."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._known: dict[tuple[str, str], FileSystem] = {}
+
+    def of(self, path: str) -> FileSystem:
+        parsed = urlparse(path)
+        place = (parsed.scheme, parsed.netloc)
+        if place not in self._known:
+            self._known[place] = file_system(self._spark, path)
+        return self._known[place]
+
+
 def is_local(path: str) -> bool:
     return urlparse(path).scheme in ("", "file")
 

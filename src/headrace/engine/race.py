@@ -18,10 +18,8 @@ from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
 from headrace.engine.compile import LiveQuery, compile_queries, warm_up_below
 from headrace.engine.coordinator import Coordinator
 from headrace.engine.executor import SparkExecutor, ddl
-from headrace.engine.files import file_system, plain_path
+from headrace.engine.files import Files, plain_path
 from headrace.engine.ingest import Trigger
-from headrace.engine.operators.pane_store import PaneStore
-from headrace.engine.operators.row_store import RowStore
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
@@ -215,8 +213,7 @@ class Race:
                 "this race has no checkpoint", hint="give one: Headrace(spark, checkpoint='state/')"
             )
         root = plain_path(self.checkpoint)
-        files = file_system(self.spark, root)
-        return Checkpoint(files, root, self.settings.retained_commits)
+        return Checkpoint(Files(self.spark).of, root, self.settings.retained_commits)
 
     def _compare(self, state: Committed, live: Mapping[str, _Entry]) -> None:
         """Refuse a checkpoint that holds other queries than the ones that are started."""
@@ -353,7 +350,7 @@ class Race:
         session = self.executor.session
         view = f"headrace_results_{_key(name)}"
         session.read.schema(ddl(schema)).parquet(*paths).createOrReplaceTempView(view)
-        frame = self.executor.frame(newest(entry.sink, table(view)))
+        frame = self.executor.read(newest(entry.sink, table(view)))
         return in_session(self.spark, frame).select(*(f"`{n}`" for n in entry.sink.schema.names))
 
 
@@ -368,15 +365,7 @@ def _store_names(entry: _Entry, visible_from: int | None) -> tuple[str, ...]:
 
 def _late_counters(query: LiveQuery) -> dict[str, list[str]]:
     """The stores of a query, each with the counters of the rows that are late for *it*."""
-    counters: dict[str, list[str]] = {}
-    for store in compile_queries([query]).stores:
-        if isinstance(store, PaneStore):
-            counters[store.name] = [closing.counter for closing in store.closings]
-        elif isinstance(store, RowStore):
-            counters[store.name] = [rule.flag for rule in store.lateness]
-        else:
-            counters[store.name] = []
-    return counters
+    return {store.name: store.late_counters() for store in compile_queries([query]).stores}
 
 
 def _key(text: str) -> str:

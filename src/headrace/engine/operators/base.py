@@ -76,6 +76,10 @@ class Store(ABC):
         """The stream whose rows it can count while it appends them, if it reads all of them."""
         return None
 
+    def late_counters(self) -> list[str]:
+        """Names under which it counts, in the epoch, rows that came too late."""
+        return []
+
     @abstractmethod
     def horizon(self, epoch: Epoch) -> int | None:
         """Times below this are no longer needed; None keeps everything."""

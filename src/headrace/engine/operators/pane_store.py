@@ -192,6 +192,9 @@ class PaneStore(Store):
             return {PANE: exp.Case(ifs=[exp.If(this=timeless, true=exp.Null())], default=number(0))}
         return {PANE: floor_to(millis(time), self.panes.length, self.panes.offset)}
 
+    def late_counters(self) -> list[str]:
+        return [closing.counter for closing in self.closings]
+
     def horizon(self, epoch: Epoch) -> int | None:
         return least_horizon(self.retentions, epoch)
 

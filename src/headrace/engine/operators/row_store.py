@@ -184,6 +184,9 @@ class RowStore(Store):
         for rule in self._rules():
             epoch.late[self.name, rule.flag] = int(seen[rule.flag] or 0)
 
+    def late_counters(self) -> list[str]:
+        return [rule.flag for rule in self._rules()]
+
     def horizon(self, epoch: Epoch) -> int | None:
         return least_horizon(self.retentions, epoch)
 

@@ -38,6 +38,7 @@ LAST = "__last"
 EPOCH = "__epoch"
 SESSION = "__session"
 TOUCHED = "__touched"
+LATE = "__late"
 
 
 @dataclass
@@ -82,7 +83,11 @@ class SessionStore(Store):
         rows = self.source.delta(epoch)
         if rows is None:
             return
-        fresh = self._sessions_of_new_rows(epoch, rows)
+        on_time = self._on_time(epoch)
+        watched = epoch.executor.bind_watched(
+            rows.query, {"late": call("count_if", exp.Not(this=exp.paren(on_time.copy())))}
+        )
+        fresh = self._sessions_of_new_rows(watched.query, on_time)
         parts: list[exp.Query] = [_marked(fresh, True)]
         stored = epoch.old(self.name, self.schema)
         if stored is not None:
@@ -98,6 +103,10 @@ class SessionStore(Store):
             first=_whole_millis(call("min", column(FIRST))),
             last=_whole_millis(call("max", column(LAST))) + number(self.gap + 1),
         )
+        epoch.late[self.name, LATE] = int(watched.observation.get["late"] or 0)
+
+    def _on_time(self, epoch: Epoch) -> Sql:
+        return self.lateness.condition(column(self.time.name), epoch.before(self.streams))
 
     def closed_at(self, watermark: int | None) -> int | None:
         """Sessions whose last row is at or below this time (microseconds) are closed."""
@@ -106,18 +115,17 @@ class SessionStore(Store):
     def _names(self) -> list[str]:
         return [name for name in self.schema.names if name != EPOCH]
 
-    def _sessions_of_new_rows(self, epoch: Epoch, rows: Relation) -> exp.Query:
+    def _sessions_of_new_rows(self, rows: exp.Query, on_time: Sql) -> exp.Query:
         """The sessions that this epoch's rows form among themselves."""
         time = micros(column(self.time.name))
-        watermark = epoch.before(self.streams)
-        where: list[Sql] = [self.lateness.condition(column(self.time.name), watermark)]
+        where: list[Sql] = [on_time]
         if self.visible_from is not None:
             where.append(time.copy() >= number(self.visible_from * 1_000))
         groups = {n: sql_of(k) for n, k in zip(self.key_names, self.keys, strict=True)}
         extra = [
             named(value, name) for name, value in {**groups, FIRST: time, LAST: time.copy()}.items()
         ]
-        placed = select(rows.query, None, where).select(*extra, copy=False)
+        placed = select(rows, None, where).select(*extra, copy=False)
         numbered = self._number(placed)
         sums = {p.name: p.update for p in self._ordered()}
         return self._group(numbered, sums)
@@ -220,6 +228,9 @@ class SessionStore(Store):
     def _open(self, stored: exp.Query, closed: int | None) -> exp.Query:
         newest = self._newest(stored)
         return newest if closed is None else select(newest, None, [column(LAST) > number(closed)])
+
+    def late_counters(self) -> list[str]:
+        return [LATE]
 
     def horizon(self, epoch: Epoch) -> int | None:
         watermark = epoch.after(self.streams)

@@ -46,7 +46,7 @@ class ParquetSink(QuerySink):
 
     def write(self, epoch: Epoch, rows: Relation) -> int:
         staged = f"{self._path}/_headrace/{self.name}/{epoch.number:010d}"
-        epoch.checkpoint.files.delete(staged)
+        epoch.checkpoint.files_of(staged).delete(staged)
         written = epoch.executor.write(
             rows.query, staged, {}, expected_rows=self._recent_rows, folder=True
         )
@@ -56,5 +56,5 @@ class ParquetSink(QuerySink):
             final = f"{self._path}/epoch={epoch.number}"
             epoch.state.publications.append(Publication(staged, final))
         else:
-            epoch.checkpoint.files.delete(staged)
+            epoch.checkpoint.files_of(staged).delete(staged)
         return written.rows
