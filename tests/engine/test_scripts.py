@@ -419,6 +419,11 @@ def test_queries_join_and_leave_while_the_race_runs(spark: SparkSession, tmp_pat
             "what it has not seen is known after a restart too",
             lambda stage: stage.handles["second"].status["from"] == "2024-01-01T00:00:12.001Z",
         ),
+        # Two streams that bring a row now and then need not wait for each other here.
+        settings={
+            "spark.headrace.epoch.gatherTimeout": "100 milliseconds",
+            "spark.headrace.stream.idleTimeout": "1 second",
+        },
     )
 
 

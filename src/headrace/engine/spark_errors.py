@@ -8,6 +8,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 _NOISE = re.compile(r"\s+")
+# Of a Python traceback only the last line is worth reading: the only one not indented.
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^\n]*)")
 _CAUSE = re.compile(r"(?:Caused by: |^)([\w.$]+(?:Exception|Error)): ([^\n]+)", re.MULTILINE)
 
 
@@ -25,5 +27,6 @@ def one_line(error: BaseException) -> str:
 
 
 def _short(message: str, limit: int = 300) -> str:
+    message = _TRACEBACK.sub(r"\1", message)
     message = _NOISE.sub(" ", message).strip()
     return message if len(message) <= limit else message[: limit - 1] + "…"
