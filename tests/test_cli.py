@@ -152,7 +152,7 @@ MOMENT = Moment(
 
 def drawn(moment: Moment, width: int, lines: int) -> str:
     console = Console(file=io.StringIO(), width=width, record=True)
-    console.print(draw(moment, lines))
+    console.print(draw(moment, width, lines))
     return console.export_text()
 
 
@@ -170,6 +170,8 @@ def test_the_screen_fits_a_small_terminal() -> None:
     assert "Source bids" not in text, "there is no room for plans"
     for words in ("4,000 rows", "busy", "0.61 s", "10:00:08", "120", "10:00:00 - 10:00:10"):
         assert words in text
+    for heading in ("query", "epoch", "rows in", "took", "watermark", "late", "results", "state"):
+        assert heading in text
 
 
 def test_before_the_first_epoch_the_screen_says_what_takes_so_long() -> None:

@@ -19,19 +19,21 @@ from headrace.cli.demo_queries import QUERIES, DemoQuery
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
+    from rich.status import Status
 
     from headrace.bench.contestants import FileStream
     from headrace.bench.harness import Case
     from headrace.cli.feed import Feed
     from headrace.cli.progress import Glance
     from headrace.cli.screen import Newest
-    from headrace.session import Headrace, Query
+    from headrace.session import Headrace, Query, QueryHandle
 
 DELAY = "2 seconds"
 _LOOK_EVERY = 0.25
 # Reading results is a Spark job of its own: one query every few seconds, in turn.
 _READ_EVERY = 4.0
 _DRAIN_WITHIN = 20.0
+_WARM_UP_EPOCHS = 3
 # How the comparison cuts the files that the live part has left.
 _MICRO_BATCHES = 4
 _SETTINGS = {
@@ -64,9 +66,10 @@ def demo(
         starting,
         spark_session("headrace demo", _SETTINGS, debug=bool(context.obj)) as spark,
     ):
-        starting.update("planning the queries")
+        _warm_up(spark, Path(folder, "warm-up"), starting)
+        starting.update("planning")
         feed = Feed(Path(folder, "streams"))
-        race, planned = _plan(spark, feed, Path(folder))
+        race, planned = _plan(spark, feed, Path(folder, "live"))
         starting.stop()
         queries = _live(race, planned, feed, seconds, console)
         feed.close_windows()
@@ -85,11 +88,39 @@ def demo(
         raise typer.Exit(1)
 
 
-def _plan(spark: SparkSession, feed: Feed, folder: Path) -> tuple[Headrace, dict[str, Query]]:
+def _plan(
+    spark: SparkSession, feed: Feed, checkpoint: Path, files_per_batch: int | None = None
+) -> tuple[Headrace, dict[str, Query]]:
     from headrace.bench.contestants import open_race
 
-    race = open_race(spark, _streams(feed), folder / "live")
+    race = open_race(spark, _streams(feed, files_per_batch), checkpoint)
     return race, {query.name: race.sql(query.sql) for query in QUERIES}
+
+
+def _start(planned: dict[str, Query]) -> dict[str, QueryHandle]:
+    return {
+        name: query.writeStream.queryName(name).format("results").start()
+        for name, query in planned.items()
+    }
+
+
+def _warm_up(spark: SparkSession, folder: Path, status: Status) -> None:
+    """Run the queries on a few files of their own.
+
+    A new Java takes several seconds for the first epoch of all these queries, in which there would
+    be nothing to watch.
+    """
+    from headrace.cli.feed import Feed
+
+    feed = Feed(folder / "streams")
+    for _ in range(_WARM_UP_EPOCHS):
+        feed.write_once()
+    race, planned = _plan(spark, feed, folder / "state", files_per_batch=1)
+    _start(planned)
+    race.start(availableNow=True)
+    while not race.awaitTermination(timeout=_LOOK_EVERY):
+        epoch = len(race.recentProgress) + 1
+        status.update(f"warming up: epoch {min(epoch, _WARM_UP_EPOCHS)} of {_WARM_UP_EPOCHS}")
 
 
 def _live(
@@ -100,10 +131,7 @@ def _live(
     from headrace.cli.screen import Moment, Screen
 
     kinds = {query.name: query.kind for query in QUERIES}
-    handles = {
-        name: query.writeStream.queryName(name).format("results").start()
-        for name, query in planned.items()
-    }
+    handles = _start(planned)
     feed.start()
     race.start(processingTime="1 second")
     started = time.monotonic()

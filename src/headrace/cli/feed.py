@@ -46,7 +46,7 @@ class Feed:
     def start(self) -> None:
         # The first files are written here: a stream that has rows shows its first epoch sooner.
         self._began = time.monotonic()
-        self._write_both(datetime.now(UTC))
+        self.write_once()
         self._thread = threading.Thread(target=self._run, name="demo-feed", daemon=True)
         self._thread.start()
 
@@ -73,9 +73,13 @@ class Feed:
             for name, rows in (("bids", self.bids), ("clicks", self.clicks))
         }
 
+    def write_once(self) -> None:
+        """Write one file of each stream."""
+        self._write_both(datetime.now(UTC))
+
     def _run(self) -> None:
         while not self._done.wait(self.every):
-            self._write_both(datetime.now(UTC))
+            self.write_once()
 
     def _write_both(self, now: datetime) -> None:
         pick = self._random

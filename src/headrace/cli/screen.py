@@ -22,8 +22,10 @@ from rich.text import Text
 from headrace.cli.progress import Glance, plain_line, query_table
 
 _PLAIN_EVERY = 5.0
-# On a screen with fewer lines there is room for results only, not for the plan beside them.
+# On a screen with fewer lines there is room for results only, not for the plan with them.
 _LINES_FOR_PLANS = 36
+# The columns of the queries' table take 76 characters without the kinds, and the frame four.
+_WIDTH_FOR_KINDS = 100
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,14 @@ class Screen:
 
     def show(self, moment: Moment) -> None:
         if self._live is not None:
-            self._live.update(draw(moment, self.console.height))
+            self._live.update(draw(moment, self.console.width, self.console.height))
         elif time.monotonic() - self._said >= _PLAIN_EVERY:
             self._said = time.monotonic()
             self.console.print(Text(plain(moment)), soft_wrap=True)
 
 
-def draw(moment: Moment, lines: int = 50) -> RenderableType:
-    """The whole screen, for a terminal of so many lines."""
+def draw(moment: Moment, width: int, lines: int) -> RenderableType:
+    """The whole screen, for a terminal of this size."""
     bar = Table.grid(padding=(0, 1), expand=True)
     bar.add_column(ratio=1)
     bar.add_column(justify="right", no_wrap=True)
@@ -98,7 +100,8 @@ def draw(moment: Moment, lines: int = 50) -> RenderableType:
         Text.assemble((name, "bold cyan"), f" {rows:,} rows, {rate:,.0f}/s")
         for name, (rows, rate) in moment.streams.items()
     )
-    parts: list[RenderableType] = [bar, streams, query_table(moment.queries, moment.kinds)]
+    kinds = moment.kinds if width >= _WIDTH_FOR_KINDS else None
+    parts: list[RenderableType] = [bar, streams, query_table(moment.queries, kinds)]
     if moment.newest is not None:
         parts += newest_parts(moment.newest, with_plan=lines >= _LINES_FOR_PLANS)
     elif not moment.started:
@@ -109,20 +112,18 @@ def draw(moment: Moment, lines: int = 50) -> RenderableType:
 def newest_parts(newest: Newest, with_plan: bool) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(newest.query, style="bold cyan")]
     if with_plan:
-        beside = Table.grid(padding=(0, 3))
-        beside.add_column(overflow="fold")
-        beside.add_column(overflow="fold")
-        beside.add_row(sql_text(newest.sql), Text(newest.plan, style="dim"))
-        parts.append(beside)
+        parts += [sql_text(newest.sql), Text(newest.plan, style="dim")]
     return [*parts, result_table(newest)]
 
 
 def sql_text(sql: str) -> Syntax:
     # ansi_dark takes the terminal's own colours, so it can be read on a light ground too.
-    return Syntax(sql, "sql", theme="ansi_dark", background_color="default")
+    return Syntax(sql, "sql", theme="ansi_dark", background_color="default", word_wrap=True)
 
 
-def result_table(newest: Newest) -> Table:
+def result_table(newest: Newest) -> RenderableType:
+    if not newest.rows:
+        return Text("no results yet", style="italic")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in newest.columns:
         table.add_column(column, no_wrap=True)
