@@ -32,7 +32,7 @@ class PipelineError(HeadraceError):
 
 def compose(text: str, file: str) -> yaml.Node:
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = Position(mark.line + 1, mark.column + 1, file) if mark else None

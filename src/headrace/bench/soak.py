@@ -24,6 +24,7 @@ from headrace.bench.contestants import (
     open_race,
     read_results,
     require_health,
+    run_headrace,
     run_native,
     start_queries,
 )
@@ -72,6 +73,8 @@ def run(setup: Setup) -> Report:
     folder = setup.work / "events"
     folder.mkdir()
     stream = FileStream("events", folder, EVENTS_SCHEMA)
+    if setup.scale != "tiny":
+        _warm_up(setup)
 
     race = open_race(setup.spark, [stream], setup.work / "state")
     queries = start_queries(race, QUERIES, setup.work / "out")
@@ -117,6 +120,14 @@ def run(setup: Setup) -> Report:
         notes=notes,
     )
     return Report("soak", setup.scale, describe_machine(setup.spark), [case], dict(ratio))
+
+
+def _warm_up(setup: Setup) -> None:
+    """A few epochs of the same queries: in a new Java the first one takes many seconds."""
+    setup.say("warming up")
+    files = EventFiles(rows=3 * ROWS_PER_FILE, files=3, step=STEP).write(setup.work / "warm-up")
+    stream = FileStream("events", files, EVENTS_SCHEMA, files_per_batch=1)
+    run_headrace(setup.spark, [stream], QUERIES, setup.work)
 
 
 def _feed(setup: Setup, events: EventFiles, folder: Path) -> None:
