@@ -1,9 +1,10 @@
-"""Random queries over random streams: what the engine puts out in each epoch is what the oracle says.
+"""Random queries over random streams: the engine puts out in each epoch what the oracle says.
 
-Each case is a query of any form over streams with late, duplicate, NULL, empty and skewed input.
-The engine forgets everything but its checkpoint in the middle of each run, and merges its files
-early, so that recovery and compaction are always part of what is tested. A failing case prints its
-seed; ``python -m tests.engine.test_differential SEED`` runs it alone.
+A group is a set of streams with late, duplicate, NULL, empty and skewed input, and some random
+queries of any form that run over them together, sharing what state they can. The engine forgets
+everything but its checkpoint in the middle of each run and merges its files early, so recovery and
+compaction are always part of what is tested. A failure prints the seed of its group, and
+``python -m tests.engine.test_differential SEED`` runs that group alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,59 +22,77 @@ from pyspark.sql import SparkSession
 from headrace.engine.executor import SparkExecutor
 from tests.support.compare import assert_same_rows
 from tests.support.engine import run_engine, tiny_executor
-from tests.support.queries import WEIGHTS, Case, random_case
+from tests.support.queries import WEIGHTS, Case, random_case, random_query
 
-CASES = 300
-PER_TEST = 10
+GROUPS, QUERIES = 60, 5  # 300 pairs of a query and its streams
+PER_TEST = 4
 #: Forms that need luck to put out rows come more often than in the generator's own weights.
 MIX = {**WEIGHTS, "session_join": 2, "three_way_join": 2, "join_window": 3}
 
 
 @pytest.fixture(scope="module")
-def executor(spark: SparkSession) -> Iterator[SparkExecutor]:
-    yield tiny_executor(spark)
+def executors(spark: SparkSession) -> list[SparkExecutor]:
+    """Two, since the steps of tiny inputs are single tasks and the machine has two cores."""
+    return [tiny_executor(spark) for _ in range(2)]
 
 
-def check(case: Case, executor: SparkExecutor, folder: Path) -> int:
-    """Run one case; the number of rows that came out."""
-    expected = case.expected()
-    middle = frozenset({len(case.epochs) // 2})
+def group_of(seed: int) -> list[Case]:
+    """Several queries over the same streams and rows."""
+    first = random_case(seed, MIX)
+    more = random.Random(f"group {seed}")
+    return [first, *(replace(first, query=random_query(more, MIX)) for _ in range(QUERIES - 1))]
+
+
+def check(seed: int, executor: SparkExecutor, folder: Path) -> int:
+    """Run one group; the number of rows that came out."""
+    cases = {f"q{number}": case for number, case in enumerate(group_of(seed))}
+    some = cases["q0"]
     run = run_engine(
         executor,
-        {"q": (case.plan, case.query.mode)},
-        case.catalog,
-        case.epochs,
-        case.tables,
+        {name: (case.plan, case.query.mode) for name, case in cases.items()},
+        some.catalog,
+        some.epochs,
+        some.tables,
         folder,
-        restart_after=middle,
+        restart_after=frozenset({len(some.epochs) // 2}),
     )
-    for number, (actual, wanted) in enumerate(zip(run.rows["q"], expected, strict=True)):
-        assert_same_rows(actual, wanted, context=f"epoch {number} of {case}")
-    return sum(map(len, expected))
+    rows = 0
+    for name, case in cases.items():
+        for number, (actual, wanted) in enumerate(
+            zip(run.rows[name], case.expected(), strict=True)
+        ):
+            assert_same_rows(actual, wanted, context=f"epoch {number} of {name}: {case}")
+            rows += len(wanted)
+    return rows
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("first", range(0, CASES, PER_TEST))
-def test_random_queries(first: int, executor: SparkExecutor, tmp_path: Path) -> None:
-    for seed in range(first, first + PER_TEST):
-        check(random_case(seed, MIX), executor, tmp_path / f"case{seed}")
+@pytest.mark.parametrize("first", range(0, GROUPS, PER_TEST))
+def test_random_queries(first: int, executors: list[SparkExecutor], tmp_path: Path) -> None:
+    def share(number: int) -> None:
+        for seed in range(first + number, first + PER_TEST, len(executors)):
+            check(seed, executors[number], tmp_path / f"group{seed}")
+
+    with ThreadPoolExecutor(len(executors)) as pool:
+        for done in [pool.submit(share, number) for number in range(len(executors))]:
+            done.result()
 
 
 @pytest.mark.hour
-def test_an_hour_of_random_queries(executor: SparkExecutor, tmp_path: Path) -> None:
+def test_an_hour_of_random_queries(executors: list[SparkExecutor], tmp_path: Path) -> None:
     end = time.monotonic() + 3_600
     seed = random.SystemRandom().randrange(10**9)
     print(f"seeds from {seed}")
     while time.monotonic() < end:
-        check(random_case(seed, MIX), executor, tmp_path / f"case{seed}")
+        check(seed, executors[0], tmp_path / f"group{seed}")
         seed += 1
 
 
-def test_most_cases_put_rows_out() -> None:
+def test_most_queries_put_rows_out() -> None:
     """Queries that never emit would prove nothing."""
-    cases = [random_case(seed, MIX) for seed in range(60)]
+    cases = [case for seed in range(12) for case in group_of(seed)]
     productive = sum(1 for case in cases if any(case.expected()))
-    assert productive >= 40
+    assert productive >= len(cases) * 0.6
 
 
 if __name__ == "__main__":
@@ -86,6 +106,5 @@ if __name__ == "__main__":
     )
     for argument in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as place:
-            chosen = random_case(int(argument), MIX)
-            print(chosen)
-            print(check(chosen, tiny_executor(session), Path(place) / "case"), "rows, all right")
+            found = check(int(argument), tiny_executor(session), Path(place) / "group")
+            print(found, "rows, all right")
