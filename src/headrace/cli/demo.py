@@ -128,7 +128,7 @@ def _live(
 ) -> list[Glance]:
     """The live part: start everything, watch, and at the end show plans and results."""
     from headrace.cli.progress import glances, query_table, rows_taken
-    from headrace.cli.screen import Moment, Screen
+    from headrace.cli.screen import WIDTH_FOR_KINDS, Moment, Screen
 
     kinds = {query.name: query.kind for query in QUERIES}
     handles = _start(planned)
@@ -166,7 +166,7 @@ def _live(
     found = glances(handles)
     for query in QUERIES:
         _print_query(_newest(race, query, planned[query.name]), console)
-    console.print(query_table(found, kinds))
+    console.print(query_table(found, kinds if console.width >= WIDTH_FOR_KINDS else None))
     return found
 
 

@@ -40,6 +40,7 @@ class Feed:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._began = time.monotonic()
+        self._ended: float | None = None
         for name in ("bids", "clicks"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
 
@@ -55,6 +56,7 @@ class Feed:
         self._done.set()
         if self._thread is not None:
             self._thread.join()
+        self._ended = time.monotonic()
 
     def close_windows(self) -> None:
         """Add one row far ahead to each stream, so that all windows close."""
@@ -67,7 +69,8 @@ class Feed:
 
     def rates(self) -> dict[str, tuple[int, float]]:
         """Rows written to each stream, and how many of them per second."""
-        seconds = max(self.every, time.monotonic() - self._began)
+        now = time.monotonic() if self._ended is None else self._ended
+        seconds = max(self.every, now - self._began)
         return {
             name: (rows, rows / seconds)
             for name, rows in (("bids", self.bids), ("clicks", self.clicks))

@@ -25,7 +25,7 @@ _PLAIN_EVERY = 5.0
 # On a screen with fewer lines there is room for results only, not for the plan with them.
 _LINES_FOR_PLANS = 36
 # The columns of the queries' table take 76 characters without the kinds, and the frame four.
-_WIDTH_FOR_KINDS = 100
+WIDTH_FOR_KINDS = 100
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def draw(moment: Moment, width: int, lines: int) -> RenderableType:
         Text.assemble((name, "bold cyan"), f" {rows:,} rows, {rate:,.0f}/s")
         for name, (rows, rate) in moment.streams.items()
     )
-    kinds = moment.kinds if width >= _WIDTH_FOR_KINDS else None
+    kinds = moment.kinds if width >= WIDTH_FOR_KINDS else None
     parts: list[RenderableType] = [bar, streams, query_table(moment.queries, kinds)]
     if moment.newest is not None:
         parts += newest_parts(moment.newest, with_plan=lines >= _LINES_FOR_PLANS)
