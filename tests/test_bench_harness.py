@@ -16,6 +16,7 @@ from headrace.bench.harness import (
     Case,
     Outcome,
     Report,
+    Setup,
     as_table,
     compare,
     multiset_difference,
@@ -63,12 +64,27 @@ def test_the_json_has_exactly_the_one_shape(tmp_path: Path) -> None:
                         "y": "seconds",
                         "lines": {"native": [0.5, 0.25], "headrace": [0.5, 0.25]},
                     },
+                    # Each run was one of two micro-batches.
+                    "wall seconds per micro-batch": {"native": 2.5, "headrace": 1.25},
                     "target": "at least 1",
                 },
             }
         ],
         "summary": {"mean": 0.6667},
     }
+
+
+def test_progress_adds_up_to_the_whole(tmp_path: Path) -> None:
+    done: list[float] = []
+    setup = Setup("small", None, tmp_path, advance=done.append)  # type: ignore[arg-type]
+    compare(
+        "c",
+        1,
+        {"a": contestant([1] * 4, []), "b": contestant([1] * 4, [])},
+        advance=setup.part(0.5),
+    )
+    assert len(done) == 8
+    assert sum(done) == pytest.approx(0.5)
 
 
 def test_the_order_is_turned_around_every_other_round() -> None:
