@@ -80,7 +80,7 @@ def test_progress_adds_up_to_the_whole(tmp_path: Path) -> None:
     compare(
         "c",
         1,
-        {"a": contestant([1] * 4, []), "b": contestant([1] * 4, [])},
+        {"a": contestant([1] * 4, [{"k": 1}]), "b": contestant([1] * 4, [{"k": 1}])},
         advance=setup.part(0.5),
     )
     assert len(done) == 8

@@ -121,7 +121,8 @@ def test_soak_runs(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_growth_leaves_the_first_quarter_out() -> None:
-    assert growth([1, 1, 10, 10, 12, 12, 11, 11]) == pytest.approx(1.1)
+    early, late = [10.0, 10.0, 99.0], [11.0, 99.0, 11.0]
+    assert growth([1.0, 1.0, 1.0, *early, 50.0, 50.0, 50.0, *late]) == pytest.approx(1.1)
     with pytest.raises(BenchError, match="too short"):
         growth([1, 1, 1])
 
