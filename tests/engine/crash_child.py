@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -105,8 +106,12 @@ def host(folder: Path) -> None:
     own_port = gateway._callback_server.server_socket.getsockname()[1]
     parameters = gateway.gateway_parameters
     print(json.dumps({"port": parameters.port, "secret": parameters.auth_token}), flush=True)
+    running = spark._jsparkSession.sharedState().activeStreamingQueries()
     for line in sys.stdin:
-        # The process that was killed had the JVM call it back; now it must call us.
+        # The streams of the killed process end when they find nobody to call back.
+        while not running.isEmpty():
+            time.sleep(0.02)
+        # It had the JVM call itself; now the JVM must call us.
         server = gateway.java_gateway_server
         server.resetCallbackClient(server.getCallbackClient().getAddress(), own_port)
         try:

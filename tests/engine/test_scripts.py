@@ -177,6 +177,7 @@ def test_sessions_across_epochs(spark: SparkSession, tmp_path: Path) -> None:
         AddData("bids", ("a", 4, 20)),  # 10
         AddData("bids", ("b", 9, 4), ("b", 5, 6), ("a", 6, 24)),  # 14; 4 + 5 is late
         Advance(),
+        CheckProgress("visits", (("lateRows", 1),)),
         Restart(),
         AddData("bids", ("a", 8, 40)),  # 30
         Advance(),
