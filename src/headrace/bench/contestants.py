@@ -86,6 +86,7 @@ def run_headrace(
         read_results(spark, started_queries, place / "out"),
         [t for stream in streams for t in trigger_seconds(race, stream.name)],
         [t for stream in streams for t in start_to_start(race, stream.name)],
+        [epoch["seconds"] for epoch in race.recentProgress],
         phases=mean_phases(race),
     )
 

@@ -53,6 +53,8 @@ class Outcome:
     batch_seconds: Sequence[float] = ()
     # From the start of each micro-batch to that of the next.
     start_to_start: Sequence[float] = ()
+    # The part of each micro-batch that is Headrace's own: without what Spark does around it.
+    epoch_seconds: Sequence[float] = ()
     # Mean seconds of the phases of an epoch, where the contestant tells them.
     phases: Mapping[str, float] = field(default_factory=dict)
 
