@@ -26,6 +26,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 
+#: Tests run thousands of small plans once each: the optimizing compiler never earns its keep.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
@@ -58,7 +62,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.memory", "3g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -Duser.timezone=UTC")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"{QUICK_JAVA} -Dderby.system.home={home} -Duser.timezone=UTC",
+        )
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
