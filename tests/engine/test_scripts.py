@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.plan.nodes import OutputMode
 from tests.support.compare import assert_same_rows, spark_rows
+from tests.support.oracle import run_epochs
 from tests.support.script import (
     AddData,
     AddStream,
@@ -29,6 +31,7 @@ from tests.support.script import (
     Stream,
     at,
     play,
+    read_epoch,
     span,
 )
 
@@ -43,6 +46,7 @@ TUMBLING = (
     "GROUP BY k, window(ts, '10 seconds')"
 )
 HOPPING = TUMBLING.replace("'10 seconds'", "'10 seconds', '5 seconds'")
+SIXTY = (range(30), range(30, 60))
 COUNT = "SELECT k, window, COUNT(*) AS n FROM bids GROUP BY k, window(ts, '10 seconds')"
 
 
@@ -328,47 +332,45 @@ def test_streams_that_bring_nothing(spark: SparkSession, tmp_path: Path) -> None
 
 def test_restarts_and_crashes_between_any_two_batches(spark: SparkSession, tmp_path: Path) -> None:
     """The same rows come out in the same epochs as without any interruption."""
-    pairs = (
-        "SELECT l.k, l.ts, r.ts AS rt FROM l JOIN r ON l.k = r.k "
-        "AND window(l.ts, '10 seconds', '5 seconds') = window(r.ts, '10 seconds', '5 seconds')"
-    )
-    queries = [
-        StartQuery("closed", "SELECT k, window, COUNT(*) AS n FROM l "
-                   "GROUP BY k, window(ts, '10 seconds', '5 seconds')"),
-        StartQuery("middle", "SELECT k, window, COUNT(DISTINCT k) AS n, MAX(ts) AS newest FROM r "
-                   "GROUP BY k, window(ts, '10 seconds')"),
-        StartQuery("visits", "SELECT k, session_window, COUNT(*) AS n FROM l "
-                   "GROUP BY k, session_window(ts, '4 seconds')"),
-        StartQuery("pairs", pairs),
-        StartQuery("running", "SELECT k, COUNT(*) AS n FROM r GROUP BY k, landmark(ts)",
-                   format="results"),
-    ]  # fmt: skip
+    queries = {
+        "closed": "SELECT k, window, COUNT(*) AS n FROM l "
+        "GROUP BY k, window(ts, '10 seconds', '5 seconds')",
+        "distinct": "SELECT window, COUNT(DISTINCT k) AS n, MAX(ts) AS newest FROM r "
+        "GROUP BY window(ts, '10 seconds')",
+        "visits": "SELECT k, session_window, COUNT(*) AS n FROM l "
+        "GROUP BY k, session_window(ts, '4 seconds')",
+        "pairs": "SELECT l.k, l.ts, r.ts AS rt FROM l JOIN r ON l.k = r.k "
+        "AND window(l.ts, '10 seconds', '5 seconds') = window(r.ts, '10 seconds', '5 seconds')",
+        "so_far": "SELECT k, COUNT(*) AS n FROM r GROUP BY k, landmark(ts)",
+    }
     breaks: list[list[Step]] = [
         [Restart()],
         [Crash("returned")],
         [Crash("commit")],
         [Crash("returned", ("l",))],
-        [Crash("commit"), Crash("returned", ("r",))],
+        [Crash("commit"), Advance(), Crash("returned", ("r",))],
         [],
     ]
-    left = [[("a", 6 * i), ("b", 6 * i + 3), ("a", 6 * i + 1)] for i in range(len(breaks))]
-    right = [[("a", 6 * i + 2), ("b", 6 * i - 2)] for i in range(len(breaks))]
+    numbers = range(len(breaks))
+    left = [[("a", 6 * i), ("b", 6 * i + 3), ("a", 6 * i + 1)] for i in numbers]
+    right = [[("a", 6 * i + 2), ("b", 6 * i - 2)] for i in numbers]
+    steps: list[Step] = [StartQuery(name, text) for name, text in queries.items()]
+    for i in numbers:
+        steps += [AddData("l", *left[i]), AddData("r", *right[i]), Advance(), *breaks[i]]
+    stage = play(spark, tmp_path, [LEFT, RIGHT], *steps)
 
-    def script(interrupted: bool) -> list[Step]:
-        steps: list[Step] = list(queries)
-        for rows, others, after in zip(left, right, breaks, strict=True):
-            steps += [AddData("l", *rows), AddData("r", *others)]
-            # A crash that loses the commit is followed by the epoch's repetition.
-            steps += [Advance(), *after, *([Advance()] if after else [])] if interrupted else []
-        return [*steps, Advance()]
-
-    whole = play(spark, tmp_path / "whole", [LEFT, RIGHT], *script(False))
-    broken = play(spark, tmp_path / "broken", [LEFT, RIGHT], *script(True))
-    assert broken.last_epoch() == whole.last_epoch() == len(breaks)
-    for query in queries:
-        expected = whole.answer(query.name)
-        assert expected
-        assert_same_rows(broken.answer(query.name), expected, query.name)
+    epochs = [
+        {name: LEFT.table(rows).to_pylist() for name, rows in (("l", left[i]), ("r", right[i]))}
+        for i in numbers
+    ]
+    for name, text in queries.items():
+        mode = OutputMode.UPDATE if name == "so_far" else OutputMode.APPEND
+        expected = run_epochs(stage.race.sql(text).plan, epochs, mode=mode)
+        assert sum(map(bool, expected)) > 3, "there is something to lose"
+        for number, rows in enumerate(expected, 1):
+            found = read_epoch(stage.output(name), number)
+            assert_same_rows(found, rows, f"epoch {number} of {name}")
+    assert stage.last_epoch() == len(breaks)
 
 
 def test_queries_join_and_leave_while_the_race_runs(spark: SparkSession, tmp_path: Path) -> None:
@@ -506,47 +508,62 @@ def test_sinks_and_one_that_raises(
     assert all(stage.handles[name].exception() is None for name in healthy)
 
 
+def unknown_files(stage: Stage) -> set[str]:
+    """Files that neither the state nor the list of what is to be deleted speaks of."""
+    last = stage.commit()
+    known = {file["path"] for a in last["arrangements"].values() for file in a["files"]}
+    known |= {path for _, path in last["garbage"]}
+    # Files are merged after a commit; until the next one only the race itself knows of them.
+    newest = f"{last['epoch']:010d}-"
+    root = stage.checkpoint
+    found = [p for area in ("state", "results") for p in (root / area).rglob("*.parquet")]
+    return {str(p) for p in found if str(p) not in known and not p.name.startswith(newest)}
+
+
 def test_state_stays_small(spark: SparkSession, tmp_path: Path) -> None:
     """Sixty epochs: files are merged, what no query can need is deleted."""
     counts: list[int] = []
-    steps: list[Step] = []
-    for round_ in range(6):
-        for i in range(10 * round_, 10 * round_ + 10):
-            steps.append(AddData("l", ("a", i), (f"k{i}", i)))
-        steps += [
-            Advance(),
-            Check("count", lambda stage: counts.append(len(stage.state_files()))),
-        ]
+
+    def count(stage: Stage) -> None:
+        counts.append(len(stage.state_files()))
+
+    first, second = ([AddData("l", ("a", i), (f"k{i}", i)) for i in r] for r in SIXTY)
     stage = play(
         spark,
         tmp_path,
         [LEFT],
         StartQuery(
-            "closed",
-            "SELECT k, window, COUNT(*) AS n FROM l GROUP BY k, window(ts, '5 seconds')",
-            format="results",
-        ),
-        StartQuery(
             "distinct",
             "SELECT window, COUNT(DISTINCT k) AS n FROM l GROUP BY window(ts, '5 seconds')",
             format="results",
         ),
-        StartQuery("so_far", "SELECT k, COUNT(*) AS n FROM l GROUP BY k, landmark(ts)",
-                   format="results"),
-        *steps,
+        StartQuery(
+            "so_far",
+            "SELECT k, COUNT(*) AS n FROM l GROUP BY k, landmark(ts)",
+            format="results",
+        ),
+        *first,
+        Advance(),
+        Check("count files", count),
+        *second,
+        Advance(),
+        Check("count files", count),
         settings={
             "spark.headrace.compaction.files": "4",
             "spark.headrace.retainedCommits": "5",
         },
-    )  # fmt: skip
+    )
     assert stage.last_epoch() == 60
-    # Per arrangement at most three files of each level (4, 16 and 64 epochs), and the ones that
-    # the next commit deletes.
-    assert max(counts) <= 3 * (3 * 3 + 4)
-    assert len(stage.state_files("results")) <= 3 * (3 * 3 + 4)
+    # Of each arrangement at most three files of each level (4, 16 and 64 epochs), and those that
+    # were merged: of the state until the next commit, of result tables for five commits more.
+    assert max(counts) <= 2 * (3 * 3 + 4)
+    assert len(stage.state_files("results")) <= 2 * (3 * 3 + 4 + 5)
+    assert not unknown_files(stage)
     assert len(list((stage.checkpoint / "epochs").iterdir())) <= 2 * 6
-    panes = [a for name, a in stage.commit()["arrangements"].items() if "results" not in name]
-    rows = sorted(sum(file["rows"] for file in a["files"]) for a in panes)
-    assert rows[0] < 40, "closed windows are forgotten"
+    rows = {
+        name: sum(file["rows"] for file in arrangement["files"])
+        for name, arrangement in stage.commit()["arrangements"].items()
+    }
+    assert rows["rows-l"] < 40, "rows of closed windows are forgotten"
     assert_same_rows(stage.answer("so_far"), [("a", 60), *((f"k{i}", 1) for i in range(60))])
     assert_same_rows(stage.answer("distinct"), [(span(5 * i, 5 * i + 5), 6) for i in range(11)])

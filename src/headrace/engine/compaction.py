@@ -41,4 +41,6 @@ def merge_files(
     first, last = times if times is not None else (None, None)
     merged = StateFile(written.path, newest, written.rows, written.size, first, last, level)
     arrangement.replace(files, [merged] if merged.rows else [])
+    if not merged.rows:
+        epoch.checkpoint.files.delete(merged.path)
     epoch.state.garbage += [(epoch.number, file.path) for file in files]
