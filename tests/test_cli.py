@@ -104,6 +104,8 @@ def test_bench_without_a_name_lists_them(cli: Run) -> None:
 def test_a_missing_java_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str | None
 ) -> None:
+    # Another test's Spark may run in this process, and would be used instead of a new one.
+    monkeypatch.setattr("headrace.cli.spark._session_of_running_spark", lambda settings: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     if home:
