@@ -24,7 +24,7 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace import Headrace
-from tests.support.script import QUICK, hasten
+from tests.support.stage import QUICK
 
 STREAMS = {"l": "k string, ts timestamp", "r": "k string, ts timestamp"}
 #: An aggregate, a join, and one query with two sinks.
@@ -61,7 +61,7 @@ def own_spark(folder: Path) -> SparkSession:
 
 def lent_spark() -> SparkSession:
     """A session on the JVM that the environment names."""
-    gateway = launch_gateway()
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
     jvm = gateway.jvm
     context = jvm.org.apache.spark.api.java.JavaSparkContext(
         jvm.org.apache.spark.SparkContext.getOrCreate()
@@ -77,7 +77,6 @@ def race_on(spark: SparkSession, folder: Path) -> Headrace:
     # Merged files are part of what a crash must not harm.
     session.conf.set("spark.headrace.compaction.files", "3")
     race = Headrace(session, str(folder / "checkpoint"))
-    hasten(race)
     for name, columns in STREAMS.items():
         reader = session.readStream.schema(columns).option("maxFilesPerTrigger", 1)
         race.stream(name, reader.parquet(str(folder / "in" / name)), time="ts")
@@ -106,7 +105,7 @@ def host(folder: Path) -> None:
     spark = own_spark(folder)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
-    ensure_callback_server_started(gateway)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     own_port = gateway._callback_server.server_socket.getsockname()[1]
     parameters = gateway.gateway_parameters
     print(json.dumps({"port": parameters.port, "secret": parameters.auth_token}), flush=True)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession, functions
 
 from headrace import Headrace
 from tests.support.compare import assert_same_rows, spark_rows
-from tests.support.script import PATIENT
+from tests.support.stage import PATIENT
 
 pytestmark = [pytest.mark.spark, pytest.mark.data]
 

@@ -1,0 +1,141 @@
+"""Checkpoints that do not fit, are damaged, or cannot be written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.errors import HeadraceError
+from tests.support.script import (
+    AddData,
+    Advance,
+    Check,
+    CheckAnswer,
+    Restart,
+    Stage,
+    StartQuery,
+    Stream,
+    at,
+    check_error,
+    play,
+    refused,
+    span,
+)
+
+pytestmark = pytest.mark.spark
+
+BIDS = Stream("bids", "k string, v bigint, ts timestamp")
+COUNT = "SELECT k, window, COUNT(*) AS n FROM bids GROUP BY k, window(ts, '10 seconds')"
+
+
+@pytest.fixture(scope="module")
+def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """A race that has run two epochs."""
+    return play(
+        spark,
+        tmp_path_factory.mktemp("finished"),
+        [BIDS],
+        StartQuery("counts", COUNT),
+        AddData("bids", ("a", 1, 1)),
+        AddData("bids", ("a", 1, 12)),
+        Advance(),
+        CheckAnswer("counts", ("a", span(0, 10), 1)),
+    )
+
+
+def resume(
+    finished: Stage, checkpoint: Path, queries: dict[str, str], **settings: str
+) -> HeadraceError:
+    """Start other queries, or other files, with a copy of the checkpoint."""
+    stage = Stage(finished.spark, finished.folder, settings, dict(finished.streams))
+    stage.checkpoint = checkpoint
+    stage.open()
+    for name, text in queries.items():
+        stage.race.sql(text).writeStream.queryName(name).format("results").start()
+    return refused(lambda: stage.race.start(availableNow=True))
+
+
+@pytest.fixture
+def copied(finished: Stage, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished.checkpoint, tmp_path / "copied"))
+
+
+def test_checkpoint_of_another_query_set(finished: Stage, copied: Path) -> None:
+    error = resume(finished, copied, {"other": COUNT})
+    check_error(error, "CHECKPOINT_QUERIES", "holds query 'counts', which was not started")
+
+
+def test_checkpoint_of_another_query_with_this_name(finished: Stage, copied: Path) -> None:
+    error = resume(finished, copied, {"counts": COUNT.replace("10 seconds", "20 seconds")})
+    check_error(
+        error, "CHECKPOINT_QUERIES", "holds another query named 'counts'", "allowQueryChange"
+    )
+
+
+def test_checkpoint_of_another_version(finished: Stage, copied: Path) -> None:
+    mark = copied / "headrace.json"
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "format": 99}))
+    error = resume(finished, copied, {"counts": COUNT})
+    check_error(error, "CHECKPOINT_VERSION", "written in format 99")
+
+
+def test_checkpoint_that_is_something_else(finished: Stage, tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").touch()
+    error = resume(finished, tmp_path, {"counts": COUNT})
+    check_error(error, "INVALID_CHECKPOINT", "is not a Headrace checkpoint", "'holiday.jpg'")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("headrace.json", text) for text in ("", "{", "[]")),
+        *(("epochs/0000000002.commit", text) for text in ("", "{", "[]", '{"format": 1}')),
+    ],
+)
+def test_damaged_checkpoint(finished: Stage, copied: Path, name: str, text: str) -> None:
+    (copied / name).write_text(text)
+    error = resume(finished, copied, {"counts": COUNT})
+    check_error(error, "INVALID_CHECKPOINT", name, "is damaged")
+
+
+def test_checkpoint_without_the_log_of_a_stream(finished: Stage, copied: Path) -> None:
+    shutil.rmtree(copied / "ingest" / "bids")
+    error = resume(finished, copied, {"counts": COUNT})
+    check_error(error, "CHECKPOINT_GAP", "Spark's log of it is gone", "restore")
+
+
+@pytest.mark.parametrize("below", ["", "/checkpoint"])
+def test_checkpoint_that_cannot_be_written(finished: Stage, tmp_path: Path, below: str) -> None:
+    obstacle = tmp_path / "file"
+    obstacle.touch()
+    error = resume(finished, Path(f"{obstacle}{below}"), {"counts": COUNT})
+    check_error(error, "STORAGE_NOT_WRITABLE", "cannot write", "check that the disk has room")
+
+
+def test_checkpoint_resumed_with_other_queries_on_purpose(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    play(
+        spark,
+        tmp_path,
+        [BIDS],
+        StartQuery("counts", COUNT),
+        AddData("bids", ("a", 1, 1)),
+        Advance(),
+        Check("another query", lambda stage: stage.queries.clear()),
+        Restart((("spark.headrace.allowQueryChange", "true"),)),
+        StartQuery("rows", "SELECT k, v, ts FROM bids"),
+        AddData("bids", ("a", 2, 12)),
+        Advance(),
+        CheckAnswer("rows", ("a", 2, at(12))),
+        Check(
+            "the first is forgotten, with its state",
+            lambda stage: (
+                list(stage.commit()["queries"]) == ["rows"] and not stage.commit()["arrangements"]
+            ),
+        ),
+    )
