@@ -16,10 +16,12 @@ from headrace.cost.rows import flow_cost, row_flow
 from headrace.errors import QueryError
 from headrace.optimizer.advice import advise
 from headrace.optimizer.driver import Optimized
+from headrace.optimizer.windows.describe import DescribedWindows
 from headrace.plan.dot import plan_dot
 from headrace.plan.json import plan_hash, to_json
 from headrace.plan.nodes import Node
 from headrace.plan.text import plan_text, plans_text
+from headrace.plan.window_graph import graph_cluster
 from headrace.stats.catalog import NO_STATISTICS, Statistics
 
 MODES = ("simple", "extended", "cost", "json", "dot")
@@ -51,6 +53,8 @@ class Explanation:
     steps: Sequence[Describable] = ()
     alternatives: Sequence[Alternative] = ()
     statistics: Statistics = NO_STATISTICS
+    #: Aggregates over windows that share work, or could.
+    windows: Sequence[DescribedWindows] = ()
     #: What the engine advises, besides what the plan and the statistics show.
     advice: Sequence[str] = ()
 
@@ -59,24 +63,33 @@ def explain(query: Explanation, mode: str = "simple") -> str:
     """The explanation in one of the modes that PySpark has, or as ``dot``."""
     match mode:
         case "simple":
-            return _joined(_plan_section(query), _steps_section(query))
+            return _joined(_plan_section(query), _windows_section(query), _steps_section(query))
         case "extended":
             return _joined(
                 _section("As written", plan_text(query.logical)),
                 _rules_section(query.optimized),
                 _plan_section(query),
+                _windows_section(query),
                 _steps_section(query),
                 _alternatives_section(query),
                 _advice_section(query),
             )
         case "cost":
             return _joined(
-                _cost_section(query), _alternatives_section(query), _advice_section(query)
+                _cost_section(query),
+                _windows_section(query),
+                _alternatives_section(query),
+                _advice_section(query),
             )
         case "json":
             return json.dumps(_as_json(query), indent=2, ensure_ascii=False)
         case "dot":
-            return plan_dot(query.optimized.plan, _notes(query))
+            beside = [
+                line
+                for number, windows in enumerate(query.windows)
+                for line in graph_cluster(windows.graph, f"g{number}", windows.title, windows.costs)
+            ]
+            return plan_dot(query.optimized.plan, _notes(query), beside)
         case _:
             raise QueryError(
                 f"explain has no mode {mode!r}", hint=f"the modes are {', '.join(MODES)}"
@@ -93,6 +106,13 @@ def _section(title: str, body: str) -> str:
 
 def _plan_section(query: Explanation) -> str:
     return _section("Plan", plan_text(query.optimized.plan))
+
+
+def _windows_section(query: Explanation) -> str:
+    """Which windows are computed from which, and what that saves."""
+    if not query.windows:
+        return ""
+    return _section("Windows", "\n".join(windows.text for windows in query.windows))
 
 
 def _steps_section(query: Explanation) -> str:
@@ -175,6 +195,22 @@ def _as_json(query: Explanation) -> dict[str, Any]:
             {"stage": step.stage, "rule": step.rule, "pass": step.number, "fired": count}
             for step in query.optimized.trace.steps
             if (count := len(step.firings))
+        ],
+        "windows": [
+            {
+                "title": windows.title,
+                **windows.graph.to_json(),
+                "items": {"before": windows.items_before, "after": windows.items_after},
+                "seconds": {
+                    "before": windows.seconds_before.figure.number,
+                    "after": windows.seconds_after.figure.number,
+                },
+                "layouts": [
+                    {"name": entry.name, "cost": _cost_json(entry.cost)}
+                    for entry in windows.layouts
+                ],
+            }
+            for windows in query.windows
         ],
         "steps": [step.describe() for step in query.steps],
         "rows_per_second": [

@@ -11,11 +11,13 @@ from pyspark.sql import DataFrame
 
 from headrace.cost.rows import flow_cost
 from headrace.engine.check import check_expressions
+from headrace.engine.layouts import forced_sharings
 from headrace.engine.progress import QueryState
 from headrace.engine.race import Race
 from headrace.errors import HeadraceError, QueryError
 from headrace.explain import Alternative, Explanation, explain
 from headrace.optimizer import Optimized, optimize
+from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import Aggregate, Node, OutputMode, Sink
 from headrace.plan.text import plan_text
 from headrace.plan.types import Schema
@@ -79,7 +81,8 @@ class Query:
         sink = Sink(optimized.plan, "query", "results", _natural_mode(optimized.plan))
         steps: list[Any] = self._race.explain_steps(sink)
         ranked = [entry.info for entry in self.alternatives()]
-        described = Explanation(self.plan, optimized, steps, ranked, self._statistics())
+        windows = self._race.explain_windows(sink)
+        described = Explanation(self.plan, optimized, steps, ranked, self._statistics(), windows)
         return explain(described, mode)
 
     def alternatives(self) -> list[RankedPlan]:
@@ -102,6 +105,15 @@ class Query:
             plan = optimize(self.plan, disabled | {rule}).plan
             add(f"without {rule}", plan, rule, "this rule left out")
         add("as written", self.plan, "none", "no rule applied")
+        for forced in forced_sharings(full.plan, self._race.loads):
+            info = Alternative(
+                f"windows share: {forced.sharing.value}",
+                forced.cost,
+                "factor_windows",
+                forced.plan == optimized.plan,
+                _SHARING_REASONS[forced.sharing],
+            )
+            found.setdefault(forced.plan, RankedPlan(info, forced.plan))
         return list(found.values())
 
     def using(self, alternative: RankedPlan) -> Query:
@@ -230,6 +242,13 @@ class QueryHandle:
 
     def __repr__(self) -> str:
         return f"QueryHandle[{self.name}: {self._state.message}]"
+
+
+_SHARING_REASONS = {
+    Sharing.NONE: "each window from panes of its own",
+    Sharing.WINDOWS: "windows from other windows that were asked for",
+    Sharing.FACTORS: "auxiliary windows where they pay",
+}
 
 
 def _natural_mode(plan: Node) -> OutputMode:

@@ -57,6 +57,25 @@ def _rules(text: str) -> frozenset[str]:
     return names
 
 
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() in choices:
+            return text.lower()
+        raise ValueError(" or ".join(choices))
+
+    return read
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError("a number from 0 to 1")
+    return share
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "epoch.gatherTimeout",
@@ -131,6 +150,34 @@ SETTINGS: tuple[Setting, ...] = (
         "Names of optimizer rules that are not applied, separated by commas.",
     ),
     Setting(
+        "windows.sharing",
+        "factors",
+        _one_of("none", "windows", "factors"),
+        "How much the windows over one grouping share: nothing, each other's results, or the "
+        "results of auxiliary windows too.",
+    ),
+    Setting(
+        "windows.closing",
+        "auto",
+        _one_of("auto", "flat", "tree"),
+        "How windows that close are computed from panes: straight, through other windows, or "
+        "whichever costs less in that epoch.",
+    ),
+    Setting(
+        "windows.costModel",
+        "engine",
+        _one_of("engine", "paper"),
+        "By what layouts of panes are compared: seconds of this engine, or the published count "
+        "of items that aggregates take in.",
+    ),
+    Setting(
+        "replan.leastGain",
+        "0.2",
+        _share,
+        "The share of its cost that a new plan must be expected to save before it replaces one "
+        "that runs.",
+    ),
+    Setting(
         "progress.retained",
         "100",
         _count,
@@ -154,6 +201,10 @@ class Settings:
     retained_commits: int
     allow_query_change: bool
     disabled_rules: frozenset[str]
+    window_sharing: str
+    window_closing: str
+    window_cost_model: str
+    least_gain: float
     retained_progress: int
 
 

@@ -12,10 +12,14 @@ from headrace.cost import Cost
 from headrace.errors import QueryError
 from headrace.explain import MODES, Alternative, Explanation, explain
 from headrace.optimizer import optimize
+from headrace.optimizer.windows.describe import described
+from headrace.optimizer.windows.layout import layouts
+from headrace.plan.coverage import Coverage
 from headrace.plan.json import from_json
 from headrace.plan.nodes import Node, SameWindow
 from headrace.plan.windows import Hopping, tumbling
 from headrace.stats import NO_STATISTICS, UNKNOWN, Estimated, Exact, Figure, Observation
+from headrace.stats.load import Load
 from tests.support.build import call, col, count, group, join, select, where
 from tests.support.plans import BIDS, CLICKS
 
@@ -80,7 +84,25 @@ def flow_query() -> Explanation:
     return Explanation(plan, optimize(plan), statistics=NO_STATISTICS.observe_stream("bids", seen))
 
 
-QUERIES = {"counts": counts_query, "join": join_query, "flow": flow_query}
+def windows_query() -> Explanation:
+    """Example 7 of the paper on factor windows."""
+    minute = 60_000
+    windows = [tumbling(20 * minute), tumbling(30 * minute), tumbling(40 * minute)]
+    plan = group(BIDS, ("auction",), "ts", *windows, n=count())
+    load = Load(rows=60_000, milliseconds=60 * minute, keys=40)
+    ranked = layouts(windows, load)
+    shared = described(
+        "auction of bids", ranked[0].layout, Coverage.PARTITIONED, load, tuple(ranked)
+    )
+    return Explanation(plan, optimize(plan), windows=(shared,))
+
+
+QUERIES = {
+    "counts": counts_query,
+    "join": join_query,
+    "flow": flow_query,
+    "windows": windows_query,
+}
 SUFFIX = {"json": "json", "dot": "dot"}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from headrace.engine.compile import LiveQuery
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import SparkExecutor, ddl
 from headrace.engine.files import LocalFiles
+from headrace.engine.layouts import LayoutPolicy
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.relations import Relation
 from headrace.engine.runner import Batch, EpochReport, EpochRunner, Running
 from headrace.engine.sinks.base import QuerySink
 from headrace.optimizer import optimize
+from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
 from headrace.settings import read_settings
 from tests.support.compare import arrow_rows
@@ -44,6 +47,26 @@ class CollectingSink(QuerySink):
 
     def publish(self, epoch: int) -> None:
         self.epochs[epoch], self._taken = self._taken, []
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """How windows share panes, and how they are computed from them."""
+
+    policy: LayoutPolicy = field(default_factory=LayoutPolicy)
+    closing: str = "auto"
+
+
+#: Every way to share and to compute; each of them is taken even where it costs more.
+ALL_WINDOW_PLANS = tuple(
+    WindowPlan(LayoutPolicy(sharing, least_gain=-inf), closing)
+    for sharing, closing in (
+        (Sharing.FACTORS, "tree"),
+        (Sharing.NONE, "flat"),
+        (Sharing.WINDOWS, "tree"),
+        (Sharing.FACTORS, "flat"),
+    )
+)
 
 
 @dataclass
@@ -69,8 +92,13 @@ def run_engine(
     folder: Path,
     restart_after: frozenset[int] = frozenset(),
     compaction: int = 4,
+    plans: Sequence[WindowPlan] = (WindowPlan(),),
 ) -> EngineRun:
-    """Run queries over epochs; ``restart_after`` forgets everything but the checkpoint there."""
+    """Run queries over epochs; ``restart_after`` forgets everything but the checkpoint there.
+
+    ``plans`` say how windows share panes and are computed, one after the other and over again: a
+    change of plan between two epochs must never show in the results.
+    """
     for name, node in catalog.items():
         if isinstance(node, Table):
             frame = _frame(executor, tables[name], node)
@@ -80,7 +108,7 @@ def run_engine(
         for name, (plan, mode) in queries.items()
     }
     running = {n: Running(LiveQuery(sink.sink, None), sink) for n, sink in sinks.items()}
-    runner = _open(executor, folder, running)
+    runner = _open(executor, folder, running, plans[0])
     reports = []
     for number, epoch in enumerate(epochs):
         batches = {
@@ -93,8 +121,12 @@ def run_engine(
             raise next(iter(report.failures.values()))
         reports.append(report)
         runner.tidy(compaction)
+        plan = plans[(number + 1) % len(plans)]
         if number in restart_after:
-            runner = _open(executor, folder, running)
+            runner = _open(executor, folder, running, plan)
+        elif len(plans) > 1:
+            runner.policy, runner.closing = plan.policy, plan.closing
+            runner.use(runner.queries)
     rows = {
         name: [sink.epochs.get(number + 1, []) for number in range(len(epochs))]
         for name, sink in sinks.items()
@@ -102,10 +134,13 @@ def run_engine(
     return EngineRun(rows, reports)
 
 
-def _open(executor: SparkExecutor, folder: Path, running: Mapping[str, Running]) -> EpochRunner:
+def _open(
+    executor: SparkExecutor, folder: Path, running: Mapping[str, Running], plan: WindowPlan
+) -> EpochRunner:
     checkpoint = Checkpoint(lambda _: LocalFiles(), str(folder), retained_commits=5)
     state, _ = checkpoint.open()
-    runner = EpochRunner(executor, checkpoint, state, folder.name.replace("-", "_"))
+    key = folder.name.replace("-", "_")
+    runner = EpochRunner(executor, checkpoint, state, key, plan.policy, plan.closing)
     runner.use(running)
     return runner
 

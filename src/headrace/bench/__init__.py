@@ -47,6 +47,9 @@ BENCHES: dict[str, Bench] = {
     for bench in (
         Bench("ingest", "headrace.bench.ingest", "throughput of one window over many events"),
         Bench("latency", "headrace.bench.latency", "time of a small micro-batch, early and late"),
+        Bench(
+            "factor-windows", "headrace.bench.factor_windows", "many windows for the price of one"
+        ),
         Bench("soak", "headrace.bench.soak", "memory over minutes of a live stream"),
     )
 }

@@ -73,10 +73,14 @@ def run_headrace(
     queries: Sequence[StandingQuery],
     work: Path,
     on_epochs: Callable[[int], None] = lambda epochs: None,
+    settings: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Run everything there is through Headrace, from an empty checkpoint."""
+    """Run everything there is through Headrace, from an empty checkpoint.
+
+    ``settings`` are those of ``spark.headrace.*`` that differ from the session's.
+    """
     place = _empty(work / "headrace")
-    race = open_race(spark, streams, place / "state")
+    race = open_race(spark, streams, place / "state", settings)
     started_queries = start_queries(race, queries, place / "out")
     started = time.perf_counter()
     finish(race, started_queries, on_epochs)
@@ -141,11 +145,21 @@ def refused_by_native(planner: Headrace, queries: Sequence[StandingQuery]) -> di
 
 
 def open_race(
-    spark: SparkSession, streams: Sequence[FileStream], checkpoint: Path | None
+    spark: SparkSession,
+    streams: Sequence[FileStream],
+    checkpoint: Path | None,
+    settings: Mapping[str, str] | None = None,
 ) -> Headrace:
     from headrace.session import Headrace
+    from headrace.settings import PREFIX
 
+    # Settings are read when a race is made; the session has its own again afterwards.
+    changed = {PREFIX + key: value for key, value in (settings or {}).items()}
+    for key, value in changed.items():
+        spark.conf.set(key, value)
     race = Headrace(spark, checkpoint=None if checkpoint is None else str(checkpoint))
+    for key in changed:
+        spark.conf.unset(key)
     for stream in streams:
         race.stream(stream.name, stream.read(spark), time=stream.time, delay=stream.delay)
     return race

@@ -30,6 +30,8 @@ class EventFiles:
     # Milliseconds of event time from one row to the next, and by how much a time may be off.
     step: float = 1.0
     shake: int = 5_000
+    # 1 draws all keys alike; the greater, the more rows the first keys have.
+    skew: int = 1
 
     @property
     def rows_per_file(self) -> int:
@@ -58,6 +60,13 @@ class EventFiles:
                 yield file
 
 
+def _key(events: EventFiles) -> str:
+    if events.skew == 1:
+        return f"CAST(hash(i) % {events.keys} AS BIGINT)"
+    share = "(hash(i) % 1000000007) / 1000000007.0"
+    return f"CAST(floor({events.keys} * power({share}, {events.skew})) AS BIGINT)"
+
+
 def write_events(
     connection: object, events: EventFiles, number: int, file: Path, first: int | None = None
 ) -> None:
@@ -73,7 +82,7 @@ def write_events(
     start = FIRST_MILLISECOND if first is None else first
     table = connection.sql(  # type: ignore[attr-defined]
         f"""
-        SELECT CAST(hash(i) % {events.keys} AS BIGINT) AS k,
+        SELECT {_key(events)} AS k,
                CAST(hash(i + 7000000000) % 100000 AS BIGINT) AS v,
                {start} + CAST(floor(i * {events.step}) AS BIGINT)
                    + CAST(hash(i + 9000000000) % {max(1, events.shake)} AS BIGINT) AS ts

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.engine.join_shape import JoinShape, join_shape
+from headrace.engine.layouts import Generation, LayoutPolicy, Layouts, decide, family_of
 from headrace.engine.operators.base import Operator, Step, Store
 from headrace.engine.operators.delta_join import DeltaJoin, JoinInput
 from headrace.engine.operators.join_conditions import reach_of
@@ -28,10 +29,12 @@ from headrace.engine.operators.session_aggregate import SessionAggregate
 from headrace.engine.operators.session_join import SessionJoin, SessionMembers
 from headrace.engine.operators.session_store import SessionStore
 from headrace.engine.operators.stateless import RowByRow, SourceRows, UnionRows
-from headrace.engine.partials import Decomposed, decompose
+from headrace.engine.operators.window_aggregate import Reading, WindowAggregate
+from headrace.engine.partials import Decomposed, coverage_of, decompose_all
 from headrace.engine.relations import is_table_join
 from headrace.errors import QueryError
-from headrace.plan.expressions import AggregateCall, Expr, Named, conjunction
+from headrace.optimizer.windows.closing import closing_graph
+from headrace.plan.expressions import Expr, Named, conjunction
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import (
     Aggregate,
@@ -49,7 +52,7 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.times import aggregate_lag, join_lag
 from headrace.plan.types import Schema
-from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing, common_pane
+from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,17 @@ class Physical:
         return steps
 
 
-def compile_queries(queries: list[LiveQuery]) -> Physical:
-    """Operators for all queries, with the stores they share."""
-    compiler = _Compiler(_union_sources(queries))
+def compile_queries(
+    queries: list[LiveQuery], layouts: Layouts | None = None, closing: str = "auto"
+) -> Physical:
+    """Operators for all queries, with the stores they share.
+
+    ``layouts`` are those of all groupings that have panes; without them each gets the layout that
+    it would begin with. ``closing`` forces how windows are computed from panes.
+    """
+    if layouts is None:
+        layouts, _ = decide([query.sink for query in queries], {}, {}, LayoutPolicy())
+    compiler = _Compiler(_union_sources(queries), layouts, closing)
     for query in queries:
         compiler.add(query)
     return compiler.physical
@@ -126,7 +137,9 @@ def _union_sources(queries: list[LiveQuery]) -> dict[str, Source]:
 class _Compiler:
     """Compiles one query after another; equal subplans become one operator."""
 
-    def __init__(self, sources: dict[str, Source]) -> None:
+    def __init__(self, sources: dict[str, Source], layouts: Layouts, closing: str) -> None:
+        self._layouts = layouts
+        self._closing = closing
         self.physical = Physical(sources=sources)
         self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
         self._stores: dict[str, Store] = {}
@@ -191,31 +204,82 @@ class _Compiler:
         window = node.windows[0]
         streams = node.streams()
         lag = 0 if isinstance(window, Landmark) else aggregate_lag(node)
-        parts = _decomposed(node.aggregates)
+        parts = decompose_all(node.aggregates)
         if isinstance(window, Session):
             return self._session(node, window, streams, lag, parts)
         if parts is None or isinstance(window, Trailing):
             return self._from_rows(node, streams, lag)
+        if isinstance(window, Hopping):
+            return self._windows_from_panes(node, streams, lag, parts)
         return self._from_panes(node, streams, lag, parts)
+
+    def _windows_from_panes(
+        self, node: Aggregate, streams: frozenset[str], lag: int, parts: dict[str, Decomposed]
+    ) -> Operator:
+        """Tumbling and hopping windows, from the panes of every layout that holds some of them."""
+        windows = {i: w for i, w in enumerate(node.windows) if isinstance(w, Hopping)}
+        family = family_of(node)
+        generations = self._layouts[family]
+        longest = max(w.length for w in windows.values())
+        retention = Retention(streams, lag + longest)
+        readings = []
+        for generation in generations:
+            for pane in generation.layout.panes:
+                kept = {
+                    i: w for i, w in windows.items() if generation.layout.pane_of.get(w) == pane
+                }
+                if not kept:
+                    continue
+                active = generation is generations[-1]
+                store = self._window_store(node, family, generation, pane, active)
+                for decomposed in parts.values():
+                    store.partials |= {partial.name: partial for partial in decomposed.partials}
+                store.retentions.append(retention)
+                graph = closing_graph(kept.values(), pane, coverage_of(parts.values()))
+                readings.append(Reading(store, pane, kept, graph))
+        # One of the stores that get new rows counts those that come too late.
+        counting = next(reading.store for reading in readings if reading.store.active)
+        counting.closings.add(Closing(tuple(windows.values()), streams, lag))
+        operator = WindowAggregate(
+            node,
+            tuple(readings),
+            parts,
+            streams,
+            lag,
+            self._mode,
+            self._whole_from(node.input),
+            self._closing,
+        )
+        operator.stores = tuple(reading.store for reading in readings)
+        return operator
+
+    def _window_store(
+        self, node: Aggregate, family: str, generation: Generation, pane: Hopping, active: bool
+    ) -> PaneStore:
+        shift = f"+{pane.offset}" if pane.offset else ""
+        name = f"{family}-{pane.length}{shift}-{generation.number}"
+        store = self._stores.get(name)
+        if not isinstance(store, PaneStore):
+            store = PaneStore(
+                name,
+                self._input(node.input),
+                tuple(key.expr for key in node.keys),
+                node.time,
+                Panes(pane.length, pane.offset),
+                family=family,
+                active=active,
+            )
+            self._register(store)
+        return store
 
     def _from_panes(
         self, node: Aggregate, streams: frozenset[str], lag: int, parts: dict[str, Decomposed]
     ) -> Operator:
-        hopping = tuple(w for w in node.windows if isinstance(w, Hopping))
-        if isinstance(node.windows[0], Given):
-            panes = Panes(given=True)
-        elif isinstance(node.windows[0], Landmark):
-            panes = Panes()
-        else:
-            panes = Panes(*common_pane(hopping))
-        store = self._pane_store(node, panes)
+        unbounded = isinstance(node.windows[0], Landmark)
+        store = self._pane_store(node, Panes(given=not unbounded))
         for decomposed in parts.values():
             store.partials |= {partial.name: partial for partial in decomposed.partials}
-        longest = max((w.length for w in hopping), default=0)
-        unbounded = isinstance(node.windows[0], Landmark)
-        store.retentions.append(Retention(streams, None if unbounded else lag + longest))
-        if hopping:
-            store.closings.add(Closing(hopping, streams, lag))
+        store.retentions.append(Retention(streams, None if unbounded else lag))
         operator = PaneAggregate(
             node, store, parts, streams, lag, self._mode, self._whole_from(node.input)
         )
@@ -228,15 +292,11 @@ class _Compiler:
             node.input,
             tuple(Named(f"k{i}", key) for i, key in enumerate(keys)),
             node.time,
-            (
-                Hopping(panes.length, panes.length, panes.offset)
-                if panes.length
-                else node.windows[0],
-            ),
+            node.windows,
             (),
         )
         # A landmark counts from when its query joined, so it cannot use an older query's state.
-        since = "" if panes.length or panes.given else f"-{self._visible_from or 0}"
+        since = "" if panes.given else f"-{self._visible_from or 0}"
         name = f"panes-{plan_hash(shape)[:16]}{since}"
         store = self._stores.get(name)
         if not isinstance(store, PaneStore):
@@ -434,18 +494,6 @@ def _distinct(stores: Iterable[Store]) -> tuple[Store, ...]:
 def _own_name(side: Node, schema: Schema, name: str) -> str:
     """A side's own name for a column of the join."""
     return side.schema.names[schema.names.index(name)]
-
-
-def _decomposed(aggregates: tuple[Named, ...]) -> dict[str, Decomposed] | None:
-    """Partial states of all aggregates, or None if one of them needs the rows."""
-    parts: dict[str, Decomposed] = {}
-    for named in aggregates:
-        assert isinstance(named.expr, AggregateCall)
-        found = decompose(named.expr)
-        if found is None:
-            return None
-        parts[named.name] = found
-    return parts
 
 
 def _lowest_filter(chain: tuple[Filter | Project | Join, ...]) -> Expr | None:

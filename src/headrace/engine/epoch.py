@@ -12,6 +12,7 @@ from headrace.engine.executor import Kept, SparkExecutor, WatchedInput
 from headrace.engine.failpoints import reach
 from headrace.engine.relations import Relation, Sql
 from headrace.plan.types import Schema
+from headrace.stats.load import Load
 
 
 @dataclass
@@ -34,6 +35,8 @@ class Epoch:
     counted_by: dict[str, str] = field(default_factory=dict)
     #: Late rows, by store and by rule: queries that share a store may judge rows differently.
     late: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: What this epoch brought to each grouping that has panes.
+    loads: dict[str, Load] = field(default_factory=dict)
 
     def before(self, streams: Iterable[str]) -> int | None:
         """The operator's watermark at the start of the epoch; None while a stream has none."""
@@ -51,6 +54,11 @@ class Epoch:
     def new(self, name: str, schema: Schema) -> Relation | None:
         """Rows that this epoch appended."""
         return self._read(self.new_files(name), schema, None, None)
+
+    def rows(self, name: str, first: int | None, last: int | None) -> int:
+        """How many rows of an arrangement there are to read for a span of time, at most."""
+        files = self.state.arrangement(name).files
+        return sum(file.rows for file in files if file.overlaps(first, last))
 
     def new_files(self, name: str) -> list[StateFile]:
         return self.state.arrangement(name).of(self.number)

@@ -11,13 +11,14 @@ query or of two, share one stored sum.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from headrace.engine.relations import Sql, call, column
-from headrace.plan.expressions import AggregateCall, Cast, Expr
+from headrace.plan.coverage import Coverage
+from headrace.plan.expressions import AggregateCall, Cast, Expr, Named
 from headrace.plan.types import BIGINT, DOUBLE, DataType, Field
 from headrace.sql.render import data_type, spark_sql, to_sqlglot
 
@@ -47,6 +48,8 @@ class Partial:
     type: DataType
     update: Sql
     merge: Callable[[Sql], Sql]
+    #: Whether merging a row's state twice is as good as once.
+    idempotent: bool = False
 
     @property
     def field(self) -> Field:
@@ -67,8 +70,22 @@ class Decomposed:
     finish: Sql
 
 
-def is_holistic(aggregate: AggregateCall) -> bool:
-    return decompose(aggregate) is None
+def decompose_all(aggregates: Iterable[Named]) -> dict[str, Decomposed] | None:
+    """Partial states of all aggregates, or None if one of them needs the rows."""
+    parts: dict[str, Decomposed] = {}
+    for named in aggregates:
+        assert isinstance(named.expr, AggregateCall)
+        found = decompose(named.expr)
+        if found is None:
+            return None
+        parts[named.name] = found
+    return parts
+
+
+def coverage_of(parts: Iterable[Decomposed]) -> Coverage:
+    """Whether states may be merged that have rows in common."""
+    once_is_enough = all(p.idempotent for decomposed in parts for p in decomposed.partials)
+    return Coverage.COVERED if once_is_enough else Coverage.PARTITIONED
 
 
 def decompose(aggregate: AggregateCall) -> Decomposed | None:
@@ -87,7 +104,8 @@ def decompose(aggregate: AggregateCall) -> Decomposed | None:
         return Decomposed((partial,), column(partial.name))
     if name in _SELF_MERGING:
         partial = _partial(aggregate, _plain(aggregate), kind, lambda stored: call(name, stored))
-        return Decomposed((partial,), column(partial.name))
+        once_is_enough = replace(partial, idempotent=name != "bit_xor")
+        return Decomposed((once_is_enough,), column(partial.name))
     if name in ("avg", "mean"):
         return _average(aggregate)
     if name in _VARIANCE:

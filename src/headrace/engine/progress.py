@@ -64,6 +64,7 @@ def epoch_progress(report: EpochReport) -> Progress:
         "watermarks": {s: timestamp(w) for s, w in report.watermarks.items()},
         "nullTimes": dict(report.null_times),
         "rowsOut": dict(report.rows_out),
+        "planChanges": list(report.changes),
     }
 
 

@@ -20,6 +20,7 @@ from headrace.engine.coordinator import Coordinator
 from headrace.engine.executor import SparkExecutor, ddl
 from headrace.engine.files import Files, plain_path
 from headrace.engine.ingest import Trigger
+from headrace.engine.layouts import LayoutPolicy, decide, describe_windows
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
@@ -28,10 +29,13 @@ from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
 from headrace.errors import CheckpointError, QueryError, StreamError
+from headrace.optimizer.windows.describe import DescribedWindows
+from headrace.optimizer.windows.layout import CostModel, Sharing
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Node, Sink, Source
 from headrace.settings import Settings
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
+from headrace.stats.load import Load
 
 
 @dataclass
@@ -44,7 +48,6 @@ class _Entry:
     state: QueryState
     leaving: bool = False
     running: Running | None = None
-    stores: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class Race:
         self._coordinator: Coordinator | None = None
         self._runner: EpochRunner | None = None
         self._arrived: list[str] = []
+        self._planned_at = 0
         self.epochs: deque[Progress] = deque(maxlen=10_000)
         self.statistics: Statistics = NO_STATISTICS
 
@@ -160,7 +164,14 @@ class Race:
         checkpoint = self._open_checkpoint()
         state, unfinished = checkpoint.open()
         self._compare(state, live)
-        self._runner = EpochRunner(self.executor, checkpoint, state, _key(checkpoint.root))
+        self._runner = EpochRunner(
+            self.executor,
+            checkpoint,
+            state,
+            _key(checkpoint.root),
+            self._layout_policy,
+            self.settings.window_closing,
+        )
         self._runner.use({name: self._enrol(entry, state) for name, entry in live.items()})
         self._coordinator = Coordinator(
             self._runner,
@@ -255,14 +266,22 @@ class Race:
             entry.state.visible_from = record.visible_from + warm_up_below(entry.sink)
         # A sink lives as long as its query: what it holds in memory outlives a stop and start.
         entry.running = Running(LiveQuery(entry.sink, record.visible_from), entry.output)
-        entry.stores = _late_counters(entry.running.live)
         return entry.running
+
+    @property
+    def _layout_policy(self) -> LayoutPolicy:
+        return LayoutPolicy(
+            Sharing(self.settings.window_sharing),
+            CostModel(self.settings.window_cost_model),
+            self.settings.least_gain,
+        )
 
     # Called by the coordinator, on its thread
 
     def _between_epochs(self) -> bool:
         """Let queries join and leave; whether anything changed."""
         self._notice_stream_errors()
+        self._replan_at_times()
         with self._lock:
             leaving = [n for n, e in self._entries.items() if e.leaving]
             arrived, self._arrived = self._arrived, []
@@ -289,6 +308,13 @@ class Race:
             runner.use(queries)
             return True
 
+    def _replan_at_times(self) -> None:
+        runner = self._runner
+        assert runner is not None
+        if runner.state.epoch != self._planned_at and _is_time_to_replan(runner.state.epoch):
+            self._planned_at = runner.state.epoch
+            runner.replan()
+
     def _notice_stream_errors(self) -> None:
         """A stream that broke takes its queries with it; their state stays for a restart."""
         assert self._coordinator is not None
@@ -312,7 +338,13 @@ class Race:
         for name in self._runner.queries:
             entry = self._entries[name]
             entry.state.add(
-                query_progress(name, report, entry.sink.streams(), entry.stores, self._runner.state)
+                query_progress(
+                    name,
+                    report,
+                    entry.sink.streams(),
+                    self._runner.late_counters[name],
+                    self._runner.state,
+                )
             )
 
     # Reading
@@ -327,7 +359,18 @@ class Race:
         return self._coordinator.progress_of(name) if self._coordinator is not None else []
 
     def explain_steps(self, sink: Sink) -> list[object]:
-        return list(compile_queries([LiveQuery(sink, None)]).steps(sink.name))
+        layouts, _ = decide([sink], {}, self.loads, self._layout_policy)
+        physical = compile_queries([LiveQuery(sink, None)], layouts, self.settings.window_closing)
+        return list(physical.steps(sink.name))
+
+    def explain_windows(self, sink: Sink) -> list[DescribedWindows]:
+        """The windows of a query that share work, or would if it paid."""
+        return describe_windows(sink, self.loads, self._layout_policy)
+
+    @property
+    def loads(self) -> Mapping[str, Load]:
+        """What the groupings that have panes get in an epoch, as far as it was seen."""
+        return {} if self._runner is None else self._runner.loads
 
     def results(self, name: str) -> DataFrame:
         """The result table of a query, as of the last committed epoch."""
@@ -360,12 +403,12 @@ def _meaning(entry: _Entry) -> str:
 
 def _store_names(entry: _Entry, visible_from: int | None) -> tuple[str, ...]:
     physical = compile_queries([LiveQuery(entry.sink, visible_from)])
-    return tuple(sorted(store.name for store in physical.stores))
+    return tuple(sorted({store.identity for store in physical.stores}))
 
 
-def _late_counters(query: LiveQuery) -> dict[str, list[str]]:
-    """The stores of a query, each with the counters of the rows that are late for *it*."""
-    return {store.name: store.late_counters() for store in compile_queries([query]).stores}
+def _is_time_to_replan(epoch: int) -> bool:
+    """Often while little is known of the streams, then now and then."""
+    return epoch % 16 == 0 if epoch > 8 else epoch in (1, 2, 4, 8)
 
 
 def _key(text: str) -> str:

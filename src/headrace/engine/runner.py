@@ -21,13 +21,16 @@ from headrace.engine.compaction import merge_files
 from headrace.engine.compile import LiveQuery, Physical, compile_queries
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import SparkExecutor
+from headrace.engine.layouts import LayoutPolicy, decide
 from headrace.engine.operators.base import Operator, Store
+from headrace.engine.operators.pane_store import PaneStore
 from headrace.engine.operators.stateless import SourceRows
 from headrace.engine.sinks import QuerySink
 from headrace.engine.sinks.results import ResultsSink
 from headrace.engine.spark_errors import one_line
 from headrace.errors import HeadraceError, QueryError, SinkError
 from headrace.plan.nodes import Source
+from headrace.stats.load import Load
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class EpochReport:
     late: dict[tuple[str, str], int] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
     failures: dict[str, HeadraceError] = field(default_factory=dict)
+    loads: dict[str, Load] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     jobs: int = 0
 
@@ -74,20 +79,48 @@ class EpochRunner:
         checkpoint: Checkpoint,
         state: Committed,
         key: str,
+        policy: LayoutPolicy,
+        closing: str,
     ) -> None:
         self._executor = executor
         self._checkpoint = checkpoint
         self._key = key
+        self.policy = policy
+        self.closing = closing
         self.state = state
         self.queries: dict[str, Running] = {}
         self.physical = Physical()
         self.recent_rows: dict[str, int] = {}
+        self.loads: dict[str, Load] = {}
+        #: The stores of each query, with the counters of the rows that are late for *it*.
+        self.late_counters: dict[str, dict[str, list[str]]] = {}
+        self._changes: list[str] = []
 
     def use(self, queries: Mapping[str, Running]) -> None:
         """Run these queries from now on."""
         self.queries = dict(queries)
-        self.physical = compile_queries([running.live for running in queries.values()])
+        plans = [running.live.sink for running in queries.values()]
+        layouts, changes = decide(plans, self.state.layouts, self.loads, self.policy)
+        self._changes += [change.text for change in changes]
+        self.state.layouts = layouts
+        self.physical = self.compiled([running.live for running in queries.values()])
+        self.late_counters = {
+            name: {store.name: store.late_counters() for store in self.compiled([q.live]).stores}
+            for name, q in queries.items()
+        }
         self.state.plan_version += 1
+
+    def compiled(self, queries: list[LiveQuery]) -> Physical:
+        """Operators for some of the queries, over the stores that all of them share."""
+        return compile_queries(queries, self.state.layouts, self.closing)
+
+    def replan(self) -> bool:
+        """Change what is laid out otherwise than the rows of late would have it."""
+        plans = [running.live.sink for running in self.queries.values()]
+        _, changes = decide(plans, self.state.layouts, self.loads, self.policy)
+        if changes:
+            self.use(self.queries)
+        return bool(changes)
 
     def run(self, batches: Mapping[str, Batch]) -> EpochReport:
         """Process the batches as one epoch. A query that fails is left out; the rest goes on."""
@@ -120,6 +153,10 @@ class EpochRunner:
         self._leave_out(report.failures)
         report.seconds["commit"] = time.monotonic() - started
         report.jobs = self._executor.jobs
+        report.changes, self._changes = self._changes, []
+        for family, load in report.loads.items():
+            known = self.loads.get(family)
+            self.loads[family] = load if known is None else known.then(load)
         self.recent_rows |= report.rows_in
         return report
 
@@ -210,6 +247,7 @@ class _Attempt:
         self._drop_expired()
         self._report.seconds["emit"] = time.monotonic() - started
         self._report.late = self._epoch.late
+        self._report.loads = self._epoch.loads
         return self._epoch.state
 
     def release(self) -> None:
@@ -271,7 +309,7 @@ class _Attempt:
 
     def _fails_alone(self, store: str, running: Running) -> bool:
         """Whether one query's share of a store fails by itself."""
-        alone = compile_queries([running.live])
+        alone = self._runner.compiled([running.live])
         for candidate in alone.stores:
             if candidate.name == store:
                 trial = copy.copy(self._epoch)
@@ -328,6 +366,22 @@ class _Attempt:
             n for n in state.arrangements if n not in live and not n.startswith("results-")
         ]:
             state.garbage += [(state.epoch, f.path) for f in state.arrangements.pop(name).files]
+        self._forget_layouts()
+
+    def _forget_layouts(self) -> None:
+        """Drop the layouts before the present one that no row is stored by any more."""
+        state = self._epoch.state
+        held: dict[str, set[str]] = {}
+        for store in self._physical.stores:
+            if isinstance(store, PaneStore) and state.arrangement(store.name).files:
+                held.setdefault(store.family, set()).add(store.name)
+        for family, generations in state.layouts.items():
+            names = held.get(family, set())
+            state.layouts[family] = tuple(
+                g
+                for g in generations
+                if g is generations[-1] or any(n.endswith(f"-{g.number}") for n in names)
+            )
 
 
 def _watch(source: Source) -> dict[str, str]:

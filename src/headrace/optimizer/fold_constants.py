@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 
 from headrace.optimizer.rule import Rule
 from headrace.optimizer.safety import is_deterministic
@@ -50,12 +51,8 @@ def fold_constants(node: Node) -> Node | None:
         case Project():
             return Project(node.input, _folded_all(node.columns))
         case Aggregate():
-            return Aggregate(
-                node.input,
-                _folded_all(node.keys),
-                node.time,
-                node.windows,
-                _folded_all(node.aggregates),
+            return replace(
+                node, keys=_folded_all(node.keys), aggregates=_folded_all(node.aggregates)
             )
         case Join(residual=Expr() as residual):
             predicate = folded(residual)

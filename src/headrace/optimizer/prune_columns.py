@@ -58,6 +58,9 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
             return Project(_narrowed(node.input, _read(c.expr for c in columns)), columns)
         case Aggregate():
             aggregates = tuple(a for a in node.aggregates if a.name in needed)
+            if not aggregates and not node.keys and not node.has_window_column:
+                # Something must be left of a landmark over all rows, or it would have no columns.
+                aggregates = node.aggregates[:1]
             read = _read(named.expr for named in node.keys + aggregates) | {node.time.name}
             return replace(node, input=_narrowed(node.input, read), aggregates=aggregates)
         case Join():

@@ -19,15 +19,21 @@ _FILL = {Source: "#dbe9f6", Table: "#e8e3f3", Aggregate: "#fdebc8", Join: "#dff0
 _SHARED_BORDER = "#c0392b"
 
 
-def plan_dot(node: Node, labels: Mapping[Node, str] | None = None) -> str:
-    """One plan as a DOT graph; ``labels`` adds a line to nodes, such as their rows per second."""
-    return plans_dot([node], labels=labels)
+def plan_dot(
+    node: Node, labels: Mapping[Node, str] | None = None, beside: Sequence[str] = ()
+) -> str:
+    """One plan as a DOT graph; ``labels`` adds a line to nodes, such as their rows per second.
+
+    ``beside`` are lines of DOT for what stands beside the plan.
+    """
+    return plans_dot([node], labels=labels, beside=beside)
 
 
 def plans_dot(
     plans: Sequence[Node],
     names: Sequence[str] | None = None,
     labels: Mapping[Node, str] | None = None,
+    beside: Sequence[str] = (),
 ) -> str:
     """Several plans in one graph; what they share has a heavy border and one place."""
     order: dict[Node, str] = {}
@@ -61,7 +67,7 @@ def plans_dot(
                 f"  q{index} [label={_quoted(names[index])}, shape=plaintext, style=solid];"
             )
             lines.append(f"  {order[plan]} -> q{index} [style=dashed];")
-    return "\n".join([*lines, "}"]) + "\n"
+    return "\n".join([*lines, *beside, "}"]) + "\n"
 
 
 def _attributes(node: Node, shared: bool, labels: Mapping[Node, str]) -> str:

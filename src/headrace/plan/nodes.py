@@ -10,7 +10,7 @@ input with its alias (``a.ts``), so a predicate keeps its meaning wherever joins
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
@@ -151,7 +151,8 @@ class Aggregate(Node):
 
     The output is the keys, ``window``, ``window_id`` where there are several windows, and the
     aggregates; a landmark has no window column. ``time`` is the column that windows are made of:
-    an event-time column, or for a Given window the window column itself.
+    an event-time column, or for a Given window the window column itself. ``sharing`` forces how
+    its windows share work ('none', 'windows' or 'factors'); empty leaves that to the planner.
     """
 
     input: Node
@@ -159,6 +160,7 @@ class Aggregate(Node):
     time: Column
     windows: tuple[Window, ...]
     aggregates: tuple[Named, ...]
+    sharing: str = ""
 
     def __post_init__(self) -> None:
         if not self.windows:
@@ -184,7 +186,7 @@ class Aggregate(Node):
         return (self.input,)
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return Aggregate(inputs[0], self.keys, self.time, self.windows, self.aggregates)
+        return replace(self, input=inputs[0])
 
     @property
     def has_window_column(self) -> bool:

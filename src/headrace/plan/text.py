@@ -313,6 +313,7 @@ def node_details(node: Node) -> tuple[str, list[str]]:
             return f"Aggregate [{', '.join(map(named_text, node.aggregates))}]", [
                 *parts,
                 f"over {windows_text(node)}",
+                *([f"windows share: {node.sharing}"] if node.sharing else []),
             ]
         case Join():
             return f"Join {node.kind.value}{_sides(node)}", _join_parts(node)

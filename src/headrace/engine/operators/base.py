@@ -59,6 +59,11 @@ class Store(ABC):
     name: str
 
     @property
+    def identity(self) -> str:
+        """What it holds, whatever the layout that it is stored by."""
+        return self.name
+
+    @property
     @abstractmethod
     def schema(self) -> Schema:
         """The columns of its files."""

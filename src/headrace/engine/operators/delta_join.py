@@ -220,7 +220,7 @@ class DeltaJoin(Operator):
             (joined, driver, "__present"),
             (rows, self._inputs[index], "__added"),
         ):
-            placed = expand(query, millis(column(source.time)), (window,), Ends(None, None))
+            placed = expand(query, millis(column(source.time)), {0: window}, Ends(None, None))
             sides.append(select(placed, {**keep(source.schema.names), name: column(WINDOW_START)}))
         on.insert(0, exp.EQ(this=column("__present"), expression=column("__added")))
         pairs = (

@@ -1,27 +1,40 @@
-"""From rows or panes to the windows that hold them, as SQL."""
+"""From rows or panes to the windows that hold them, as SQL.
+
+What a row is offered to, the windows and how far back each begins, is a constant array of structs
+(written as JSON, which Spark parses much faster than SQL), and one expression places the row into
+whichever window of the array it meets. With an expression per window the generated Java method of
+40 windows is too long for the JIT compiler: ten times slower. An array of starts made by
+``sequence`` is not code-generated at all: 14 times slower.
+
+The bounds of an epoch are in that array too, and not in conditions: Spark hands an array to the
+code that it generates, but writes a number into it, and would compile that code anew each time.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from headrace.engine.relations import (
     Sql,
-    all_of,
-    any_of,
     call,
     column,
-    floor_to,
     named,
     number,
     select,
-    struct,
+    text,
 )
 from headrace.plan.windows import Hopping
 
 WINDOW_INDEX = "__window"
 WINDOW_START = "__start"
+
+# The fields of an offer, besides the number of its window.
+_LENGTH, _SLIDE, _OFFSET, _BACK = "__length", "__slide", "__offset", "__back"
+_ABOVE, _UP_TO, _START_FROM = "__above", "__up_to", "__start_from"
 
 
 @dataclass(frozen=True)
@@ -32,17 +45,24 @@ class Ends:
     up_to: int | None
     start_from: int | None = None
 
-    def condition(self, window: Hopping, start: Sql) -> list[Sql]:
+    def bounds(self) -> dict[str, int]:
+        """The bounds as fields of an offer."""
+        fields = {_ABOVE: self.above, _UP_TO: self.up_to, _START_FROM: self.start_from}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def conditions(self) -> list[Sql]:
+        """Whether a row was placed into a window of interest."""
+        end = column(WINDOW_START) + column(_LENGTH)
         found: list[Sql] = []
         if self.above is not None:
-            found.append(start.copy() > number(self.above - window.length))
+            found.append(end > column(_ABOVE))
         if self.up_to is not None:
-            found.append(start.copy() <= number(self.up_to - window.length))
+            found.append(end.copy() <= column(_UP_TO))
         if self.start_from is not None:
-            found.append(start.copy() >= number(self.start_from))
+            found.append(column(WINDOW_START) >= column(_START_FROM))
         return found
 
-    def least_time(self, windows: tuple[Hopping, ...]) -> int | None:
+    def least_time(self, windows: Iterable[Hopping]) -> int | None:
         """No row before this time lies in a window of interest."""
         if self.above is None:
             return self.start_from
@@ -54,40 +74,68 @@ class Ends:
         return None if self.up_to is None else self.up_to - 1
 
 
-def expand(source: exp.Query, time: Sql, windows: tuple[Hopping, ...], ends: Ends) -> exp.Select:
+def expand(source: exp.Query, time: Sql, windows: Mapping[int, Hopping], ends: Ends) -> exp.Select:
     """Each input row once per window of interest that holds its time (ms).
 
-    Adds the columns ``__window`` (which of the windows) and ``__start``. ``inline`` over an array
-    of structs is code-generated; a ``sequence`` of starts is not and was 14 times slower.
+    Adds the columns ``__window`` (the number of the window) and ``__start``.
     """
-    if len(windows) == 1 and windows[0].overlap == 1:
-        window = windows[0]
-        start = floor_to(time, window.slide, window.offset)
-        placed = _with_columns(source, {WINDOW_INDEX: exp.Literal.number(0), WINDOW_START: start})
-        where = ends.condition(window, column(WINDOW_START))
-        if window.slide > window.length:
-            where.append(time.copy() < column(WINDOW_START) + number(window.length))
-        return select(placed, None, where)
-    candidates: list[Sql] = []
-    for index, window in enumerate(windows):
-        for back in range(window.overlap):
-            start = floor_to(time.copy(), window.slide, window.offset) - number(back * window.slide)
-            fields = {WINDOW_INDEX: exp.Literal.number(index), WINDOW_START: exp.paren(start)}
-            candidates.append(struct(**fields))
-    generator = call("inline", call("array", *candidates))
-    placed = select(source, None)
-    placed = placed.select(generator, copy=False)
-    checks = []
-    for index, window in enumerate(windows):
-        inside = [
-            column(WINDOW_INDEX).eq(index),
-            time.copy() < column(WINDOW_START) + number(window.length),
-            *ends.condition(window, column(WINDOW_START)),
-        ]
-        condition = all_of(inside)
-        assert condition is not None
-        checks.append(exp.paren(condition))
-    return select(placed, None, [exp.paren(any_of(checks))])
+    bounds = ends.bounds()
+    offered = [o for index, window in windows.items() for o in offers(index, window, **bounds)]
+    generated = select(source, None)
+    generated = generated.select(call("inline", constant(offered)), copy=False)
+    placed = select(generated, None)
+    placed = placed.select(named(start_of_offer(time), WINDOW_START), copy=False)
+    inside = time.copy() < column(WINDOW_START) + column(_LENGTH)
+    return select(placed, None, [inside, *ends.conditions()])
+
+
+#: A window that a row may be in: numbers by name.
+Offer = dict[str, int]
+
+
+def offers(index: int, window: Hopping, **more: int) -> list[Offer]:
+    """The windows of a set that may hold a time: the latest, the one before, …"""
+    return [
+        {
+            WINDOW_INDEX: index,
+            _LENGTH: window.length,
+            _SLIDE: window.slide,
+            _OFFSET: window.offset,
+            _BACK: back * window.slide,
+            **more,
+        }
+        for back in range(window.overlap)
+    ]
+
+
+def constant(offered: list[Offer]) -> Sql:
+    """Offers as an array of structs."""
+    kind = f"array<{_struct_of(offered)}>"
+    return call("from_json", text(json.dumps(offered)), text(kind))
+
+
+def constant_by_number(offered: list[list[Offer]]) -> Sql:
+    """An array of offers for each of several numbers."""
+    kind = f"array<array<{_struct_of([o for some in offered for o in some])}>>"
+    return call("from_json", text(json.dumps(offered)), text(kind))
+
+
+def _struct_of(offered: list[Offer]) -> str:
+    return f"struct<{', '.join(f'{name}: bigint' for name in offered[0])}>"
+
+
+def start_of_offer(time: Sql) -> Sql:
+    """The start of the window that a row was offered to."""
+    into = call("pmod", exp.paren(time.copy() - column(_OFFSET)), column(_SLIDE))
+    return time - into - column(_BACK)
+
+
+def length_of_offer() -> Sql:
+    return column(_LENGTH)
+
+
+def numbered(windows: Iterable[Hopping]) -> dict[int, Hopping]:
+    return dict(enumerate(windows))
 
 
 def end_of(windows: tuple[Hopping, ...]) -> Sql:
@@ -111,8 +159,3 @@ def name_of(windows: tuple[Hopping, ...]) -> Sql:
             for index, window in enumerate(windows)
         ]
     )
-
-
-def _with_columns(source: exp.Query, columns: dict[str, Sql]) -> exp.Select:
-    query = select(source, None)
-    return query.select(*(named(value, name) for name, value in columns.items()), copy=False)

@@ -37,14 +37,17 @@ from headrace.engine.relations import (
     select,
     sql_of,
 )
+from headrace.plan.coverage import is_partitioned_by
 from headrace.plan.durations import format_duration
 from headrace.plan.expressions import Column, Expr
 from headrace.plan.types import BIGINT, Field, Schema
 from headrace.plan.windows import Hopping
+from headrace.stats.load import observed_load
 
 PANE = "__pane"
 PANE_END = "__pane_end"
 ROWS = "__rows"
+_TAKEN = "__taken"
 
 
 @dataclass(frozen=True)
@@ -75,21 +78,24 @@ class Closing:
         words = f"{self.windows}:{sorted(self.streams)}:{self.lag}"
         return f"__late_{hashlib.sha256(words.encode()).hexdigest()[:8]}"
 
-    def missed(self, watermark: int) -> Sql:
-        """Whether the earliest window that should hold a pane is closed already."""
+    def missed(self, time: Sql, watermark: int) -> Sql:
+        """Whether the earliest window that should hold a time (ms) is closed already."""
         checks = []
         for window in self.windows:
-            pane = column(PANE)
-            first = floor_to(pane - number(window.length), window.slide, window.offset)
+            before = exp.paren(time.copy() - number(window.length))
+            first = floor_to(before, window.slide, window.offset)
             start = exp.paren(first) + number(window.slide)
             closed = start + number(window.length) <= number(watermark - self.lag)
-            checks.append(exp.paren(exp.and_(closed, start.copy() <= column(PANE), copy=False)))
+            checks.append(exp.paren(exp.and_(closed, start.copy() <= time.copy(), copy=False)))
         return any_of(checks)
 
 
 @dataclass
 class PaneStore(Store):
-    """Partial aggregates per (grouping, pane)."""
+    """Partial aggregates per (grouping, pane).
+
+    A store that is not ``active`` is of an earlier layout: it is read, but gets no new rows.
+    """
 
     name: str
     source: Operator
@@ -99,6 +105,12 @@ class PaneStore(Store):
     partials: dict[str, Partial] = field(default_factory=dict)
     retentions: list[Retention] = field(default_factory=list)
     closings: set[Closing] = field(default_factory=set)
+    family: str = ""
+    active: bool = True
+
+    @property
+    def identity(self) -> str:
+        return self.family or self.name
 
     @property
     def immediate(self) -> bool:
@@ -126,9 +138,11 @@ class PaneStore(Store):
         return [self.partials[name] for name in sorted(self.partials)]
 
     def counts(self) -> str | None:
-        return None if self.panes.given else counted_stream(self.source)
+        return counted_stream(self.source) if self.active and not self.panes.given else None
 
     def advance(self, epoch: Epoch) -> None:
+        if not self.active:
+            return
         stream = self.counts()
         counting = stream is not None and epoch.counted_by.get(stream) == self.name
         rows = rows_to_count(self.source, epoch) if counting else self.source.delta(epoch)
@@ -141,13 +155,14 @@ class PaneStore(Store):
         # Group by position: a key expression is then written once.
         positions = [exp.Literal.number(i + 1) for i in range(len(groups))]
         sums = {p.name: p.update for p in self._ordered()}
-        counted: dict[str, Sql] = {ROWS: exp.Count(this=exp.Star())}
+        counted: dict[str, Sql] = {ROWS: exp.Count(this=exp.Star()), **self._late_by_row(epoch)}
         if counting:
             counted[GREATEST] = call("max", millis(column(self.time.name)))
         query = select(rows.query, {**groups, **counted, **sums}, group_by=positions)
         last = PANE_END if self.panes.given else PANE
         length = self.panes.length or 0
-        watch, kept = self._late_rows(epoch), None
+        watch = {_TAKEN: call("sum", column(ROWS)), **self._late_rows(epoch)}
+        kept = None if len(counted) == 1 else Kept(exp.true(), self.schema.names)
         if counting:
             # Rows without a time form groups of their own, which are counted and not written.
             missing = exp.Is(this=column(GREATEST), expression=exp.Null())
@@ -166,8 +181,19 @@ class PaneStore(Store):
         )
         if counting and stream is not None:
             note_counts(epoch, stream, seen)
+        self._note_load(epoch, int(seen.pop(_TAKEN) or 0))
         for counter, rows_missed in seen.items():
             epoch.late[self.name, counter] = int(rows_missed or 0)
+
+    def _note_load(self, epoch: Epoch, rows: int) -> None:
+        """Tell what came in and how many groups it made: layouts are chosen by that."""
+        written = [f for f in epoch.new_files(self.name) if f.first is not None]
+        if self.family and self.panes.length and written:
+            (file,) = written
+            covered = (file.last or 0) - (file.first or 0) + 1
+            load = observed_load(rows, file.rows, covered, self.panes.length)
+            if load is not None:
+                epoch.loads[self.family] = load
 
     def _late_rows(self, epoch: Epoch) -> dict[str, Sql]:
         """Rows that came too late for at least one window."""
@@ -175,9 +201,30 @@ class PaneStore(Store):
         for closing in self.closings:
             watermark = epoch.before(closing.streams)
             if watermark is not None:
-                missed = exp.If(this=closing.missed(watermark), true=column(ROWS))
-                counters[closing.counter] = call("sum", exp.Case(ifs=[missed]))
+                late: Sql = column(closing.counter)
+                if self._tells(closing):
+                    missed = closing.missed(column(PANE), watermark)
+                    late = exp.Case(ifs=[exp.If(this=missed, true=column(ROWS))])
+                counters[closing.counter] = call("sum", late)
         return counters
+
+    def _late_by_row(self, epoch: Epoch) -> dict[str, Sql]:
+        """The same, counted row by row where a pane may be late in part only."""
+        counters: dict[str, Sql] = {}
+        for closing in self.closings:
+            watermark = epoch.before(closing.streams)
+            if watermark is not None and not self._tells(closing):
+                missed = closing.missed(millis(column(self.time.name)), watermark)
+                counters[closing.counter] = call("count_if", missed)
+        return counters
+
+    def _tells(self, closing: Closing) -> bool:
+        """Whether a pane is late for these windows as a whole."""
+        length = self.panes.length
+        if length is None:
+            return False
+        pane = Hopping(length, length, self.panes.offset)
+        return all(is_partitioned_by(window, pane) for window in closing.windows)
 
     def _pane_columns(self) -> dict[str, Sql]:
         time: Sql = column(self.time.name)

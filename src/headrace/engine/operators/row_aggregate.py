@@ -13,6 +13,7 @@ from headrace.engine.operators.expansion import (
     end_of,
     expand,
     name_of,
+    numbered,
 )
 from headrace.engine.operators.row_store import Arranged
 from headrace.engine.relations import (
@@ -89,7 +90,7 @@ class RowAggregate(Operator):
             placed = self._place_given(rows, ends)
             window = exp.Column(this=exp.to_identifier(self.node.time.name, quoted=True))
             return self._aggregate(placed, {WINDOW_COLUMN: window}, [window.copy()], only_changed)
-        placed = expand(rows, millis(column(self.node.time.name)), windows, ends)
+        placed = expand(rows, millis(column(self.node.time.name)), numbered(windows), ends)
         extra: dict[str, Sql] = {
             WINDOW_COLUMN: window_struct(column(WINDOW_START), end_of(windows))
         }

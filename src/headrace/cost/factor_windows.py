@@ -1,0 +1,51 @@
+"""What a window graph costs by the model of "Factor Windows", Section III-B.
+
+Counted are the items that aggregates take in over one period, the least common multiple of the
+lengths: rows where a window is computed from rows, and results of other windows where it is not.
+
+    n = 1 + (period - length) / slide      how often a window occurs in the period
+    from rows                              n * rate * length
+    from a window W'                       n * M(W, W')
+
+The paper assumes that slides divide lengths, so that ``n`` is whole. Where they do not, ``n`` is
+a fraction here, which ranks plans as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import lcm
+
+from headrace.plan.coverage import covering_multiplier
+from headrace.plan.window_graph import WindowGraph
+from headrace.plan.windows import Hopping
+
+
+@dataclass(frozen=True)
+class PaperCost:
+    """Costs over one period. ``rate`` is in rows per unit of time, and at least one."""
+
+    period: int
+    rate: float = 1.0
+    unit: int = 1
+
+    @classmethod
+    def of(cls, windows: Iterable[Hopping], rate: float = 1.0, unit: int = 1) -> PaperCost:
+        return cls(lcm(*(window.length for window in windows)), max(rate, 1.0), unit)
+
+    def occurrences(self, window: Hopping) -> float:
+        """The recurrence count of Equation 1."""
+        return 1 + (self.period - window.length) / window.slide
+
+    def step(self, window: Hopping, source: Hopping | None) -> float:
+        """The cost of one window, computed from another one or from rows."""
+        if source is None:
+            return self.occurrences(window) * self.rate * window.length / self.unit
+        return self.occurrences(window) * covering_multiplier(window, source)
+
+    def windows(self, graph: WindowGraph) -> dict[Hopping, float]:
+        return {edge.window: self.step(edge.window, edge.source) for edge in graph.edges}
+
+    def total(self, graph: WindowGraph) -> float:
+        return sum(self.windows(graph).values())

@@ -1,0 +1,68 @@
+"""Reading stored partial aggregates, merging them, and finishing them as a query's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from headrace.engine.epoch import Epoch
+from headrace.engine.operators.pane_store import PaneStore
+from headrace.engine.partials import Decomposed
+from headrace.engine.relations import Relation, Sql, call, column, keep, named, select, union_all
+from headrace.plan.nodes import Aggregate
+
+#: Whether a partial was stored by this epoch; over a group, whether any of them was.
+NEW = "__new"
+
+
+def read_panes(
+    epoch: Epoch, store: PaneStore, first: int | None, last: int | None, mark_new: bool
+) -> exp.Query | None:
+    """The stored partials of a span of time, this epoch's own included."""
+    new = epoch.new(store.name, store.schema)
+    old = epoch.old(store.name, store.schema, first, last)
+    parts = [(rows, flag) for rows, flag in ((old, False), (new, True)) if rows is not None]
+    if not parts:
+        return None
+    if not mark_new:
+        return union_all([rows.query for rows, _ in parts])
+    return union_all(
+        [
+            select(rows.query, None).select(named(exp.convert(flag), NEW), copy=False)
+            for rows, flag in parts
+        ]
+    )
+
+
+def merges(aggregates: Mapping[str, Decomposed], only_changed: bool) -> dict[str, Sql]:
+    """How the stored columns of a group become one row."""
+    needed = {p.name: p for parts in aggregates.values() for p in parts.partials}
+    found: dict[str, Sql] = {p.name: p.merge(column(p.name)) for p in needed.values()}
+    if only_changed:
+        found[NEW] = call("max", column(NEW))
+    return found
+
+
+def merge_groups(rows: exp.Query, groups: Sequence[str], merged: Mapping[str, Sql]) -> exp.Query:
+    columns = {**keep(groups), **{name: value.copy() for name, value in merged.items()}}
+    return select(rows, columns, (), [column(name) for name in groups])
+
+
+def finished(
+    node: Aggregate,
+    store: PaneStore,
+    aggregates: Mapping[str, Decomposed],
+    merged: exp.Query,
+    extra: Mapping[str, Sql],
+    only_changed: bool,
+) -> Relation:
+    """The query's rows from merged partials; ``extra`` are its columns that are no aggregates."""
+    columns: dict[str, Sql] = {
+        key.name: column(stored) for key, stored in zip(node.keys, store.key_names, strict=True)
+    }
+    columns |= extra
+    columns |= {name: parts.finish for name, parts in aggregates.items()}
+    ordered = {name: columns[name] for name in node.schema.names}
+    where = [column(NEW)] if only_changed else []
+    return Relation(select(merged, ordered, where), node.schema)

@@ -1,0 +1,163 @@
+"""Tumbling and hopping windows, one or many, computed from stored panes.
+
+A window's rows may lie in panes of several stores: the layout of the panes may have changed since
+the window began, and windows of one query may be computed from different panes. Whatever the
+layout was in an epoch, each row of that epoch is in exactly one of the stores that a window reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.cost.panes import tree_pays
+from headrace.engine.epoch import Epoch
+from headrace.engine.operators.base import Operator, Step
+from headrace.engine.operators.expansion import (
+    WINDOW_INDEX,
+    WINDOW_START,
+    Ends,
+    end_of,
+    expand,
+    name_of,
+)
+from headrace.engine.operators.pane_store import PANE, PaneStore
+from headrace.engine.operators.partial_rows import finished, merge_groups, merges, read_panes
+from headrace.engine.operators.window_tree import close_by_tree
+from headrace.engine.partials import Decomposed
+from headrace.engine.relations import Relation, Sql, column, union_all, window_struct
+from headrace.plan.nodes import WINDOW_COLUMN, WINDOW_ID_COLUMN, Aggregate, OutputMode
+from headrace.plan.window_graph import WindowGraph, graph_text
+from headrace.plan.windows import Hopping
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Panes of one store, and which of the query's windows they hold rows of.
+
+    ``graph`` is the best way from the panes to the windows through other windows; whether it is
+    taken is decided in each epoch, by how many panes there are to read.
+    """
+
+    store: PaneStore
+    pane: Hopping
+    windows: dict[int, Hopping]
+    graph: WindowGraph
+
+
+class WindowAggregate(Operator):
+    """Emits windows as they close (append) or as they change (update)."""
+
+    def __init__(
+        self,
+        node: Aggregate,
+        readings: tuple[Reading, ...],
+        aggregates: dict[str, Decomposed],
+        streams: frozenset[str],
+        lag: int,
+        mode: OutputMode,
+        visible_from: int | None,
+        closing: str,
+    ) -> None:
+        self.node: Aggregate = node
+        self.readings = readings
+        self._windows = tuple(w for w in node.windows if isinstance(w, Hopping))
+        self._aggregates = aggregates
+        self._streams = streams
+        self._lag = lag
+        self._mode = mode
+        self._visible_from = visible_from
+        self._closing = closing
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return self.readings[-1].store.inputs()
+
+    def delta(self, epoch: Epoch) -> Relation | None:
+        before, after = epoch.before(self._streams), epoch.after(self._streams)
+        above = None if before is None else before - self._lag
+        only_changed = self._mode is OutputMode.UPDATE
+        if only_changed:
+            if not any(epoch.new_files(reading.store.name) for reading in self.readings):
+                return None
+            ends = Ends(above, None, self._visible_from)
+        else:
+            if after is None or before == after:
+                return None
+            ends = Ends(above, after - self._lag, self._visible_from)
+            if not _any_closes(self._windows, ends):
+                return None
+        merged = merges(self._aggregates, only_changed)
+        parts = [
+            part
+            for reading in self.readings
+            if (part := self._closed(epoch, reading, ends, merged, only_changed)) is not None
+        ]
+        if not parts:
+            return None
+        rows = union_all(parts)
+        if len(parts) > 1 and self._in_several_stores():
+            rows = merge_groups(rows, self._groups(self.readings[0]), merged)
+        extra: dict[str, Sql] = {
+            WINDOW_COLUMN: window_struct(column(WINDOW_START), end_of(self._windows))
+        }
+        if len(self._windows) > 1:
+            extra[WINDOW_ID_COLUMN] = name_of(self._windows)
+        store = self.readings[0].store
+        return finished(self.node, store, self._aggregates, rows, extra, only_changed)
+
+    def _closed(
+        self,
+        epoch: Epoch,
+        reading: Reading,
+        ends: Ends,
+        merged: dict[str, Sql],
+        only_changed: bool,
+    ) -> exp.Query | None:
+        """Groups of the windows of interest from the panes of one store."""
+        windows = reading.windows
+        span = ends.least_time(windows.values()), ends.greatest_time()
+        panes = read_panes(epoch, reading.store, *span, only_changed)
+        if panes is None:
+            return None
+        if self._by_tree(reading, epoch.rows(reading.store.name, *span)):
+            keys = reading.store.key_names
+            return close_by_tree(panes, keys, merged, reading.pane, reading.graph, windows, ends)
+        placed = expand(panes, column(PANE), windows, ends)
+        return merge_groups(placed, self._groups(reading), merged)
+
+    def _by_tree(self, reading: Reading, rows: int) -> bool:
+        if self._closing != "auto":
+            return self._closing == "tree"
+        return tree_pays(reading.graph, reading.pane, rows)
+
+    def _groups(self, reading: Reading) -> list[str]:
+        return [*reading.store.key_names, WINDOW_INDEX, WINDOW_START]
+
+    def _in_several_stores(self) -> bool:
+        """Whether some window has rows in more than one store."""
+        uses = Counter(index for reading in self.readings for index in reading.windows)
+        return max(uses.values()) > 1
+
+    def steps(self) -> tuple[Step, ...]:
+        when = "windows that changed" if self._mode is OutputMode.UPDATE else "windows that closed"
+        steps = []
+        for reading in self.readings:
+            names = ", ".join(w.name for w in reading.windows.values())
+            detail = [f"windows: {names}"]
+            if reading.graph.factors or len(reading.graph.roots) < len(reading.graph.edges):
+                detail += [
+                    "through other windows when there are many panes:",
+                    *graph_text(reading.graph, rows=reading.pane.name).splitlines(),
+                ]
+            steps.append(Step(f"emit {when} from {reading.store.name}", tuple(detail)))
+        return tuple(steps)
+
+
+def _any_closes(windows: tuple[Hopping, ...], ends: Ends) -> bool:
+    """Whether the watermark passed the end of at least one window."""
+    if ends.above is None or ends.up_to is None:
+        return True
+    return any(w.last_closed_start(ends.up_to) != w.last_closed_start(ends.above) for w in windows)

@@ -1,0 +1,31 @@
+"""The graph by which windows are computed from stored panes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from headrace.cost.factor_windows import PaperCost
+from headrace.optimizer.windows.steiner import best_graph
+from headrace.plan.coverage import Coverage
+from headrace.plan.window_graph import WindowGraph
+from headrace.plan.windows import Hopping
+
+
+def closing_graph(windows: Iterable[Hopping], pane: Hopping, coverage: Coverage) -> WindowGraph:
+    """The cheapest graph over panes: what it computes "from rows" is computed from panes.
+
+    A window that is the pane itself is computed from it as from one row.
+    """
+    return _graph(frozenset(windows), pane, coverage)
+
+
+@lru_cache(maxsize=1_000)
+def _graph(windows: frozenset[Hopping], pane: Hopping, coverage: Coverage) -> WindowGraph:
+    # Compilations come often and with the same windows; the search takes some ten milliseconds.
+    costs = PaperCost.of(windows, 1.0, pane.length)
+    return best_graph(sorted(windows, key=_size), coverage, costs).graph
+
+
+def _size(window: Hopping) -> tuple[int, int, int]:
+    return window.length, window.slide, window.offset

@@ -1,0 +1,183 @@
+"""Which panes are stored for the windows over one grouping of one stream.
+
+A *layout* names, for each window, the panes it is computed from. Fewer kinds of panes are fewer
+passes over the new rows; longer panes hold fewer groups. Windows that agree on a pane share all of
+its cost, whichever query asked for them.
+
+This is where the graph of "Factor Windows" meets the rows: the windows that its graphs compute
+from rows are stored, as panes that they are unions of. With a load, layouts are compared in
+seconds; without one, by their parameters alone: fewer passes first, then longer panes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from headrace.cost.cost import Cost, unknown_cost
+from headrace.cost.factor_windows import PaperCost
+from headrace.cost.panes import PaneCost
+from headrace.optimizer.windows.published import min_cost_graph, min_cost_graph_with_factors
+from headrace.plan.coverage import Coverage
+from headrace.plan.window_graph import WindowGraph
+from headrace.plan.windows import Hopping, common_pane
+from headrace.stats.figure import Estimated
+from headrace.stats.load import Load
+
+UNIT = "s/epoch"
+
+
+class Sharing(Enum):
+    """How much windows may share; each includes the ones before."""
+
+    NONE = "none"
+    #: Windows are computed from other windows that were asked for.
+    WINDOWS = "windows"
+    #: Auxiliary windows may be added.
+    FACTORS = "factors"
+
+
+class CostModel(Enum):
+    """By what layouts are compared."""
+
+    ENGINE = "engine"
+    PAPER = "paper"
+
+
+@dataclass(frozen=True)
+class PaneLayout:
+    """For each window the tumbling window whose results are stored for it."""
+
+    stored: tuple[tuple[Hopping, Hopping], ...]
+
+    @classmethod
+    def of(cls, panes: Mapping[Hopping, Hopping]) -> PaneLayout:
+        return cls(tuple(sorted(panes.items(), key=lambda entry: _size(entry[0]))))
+
+    @cached_property
+    def pane_of(self) -> dict[Hopping, Hopping]:
+        return dict(self.stored)
+
+    @cached_property
+    def panes(self) -> tuple[Hopping, ...]:
+        return tuple(sorted(set(self.pane_of.values()), key=_size))
+
+    def windows_of(self, pane: Hopping) -> tuple[Hopping, ...]:
+        return tuple(window for window, stored in self.stored if stored == pane)
+
+
+@dataclass(frozen=True)
+class RankedLayout:
+    """A layout that is possible, what it costs, and where it comes from."""
+
+    name: str
+    layout: PaneLayout
+    cost: Cost
+
+
+def layouts(
+    windows: Iterable[Hopping],
+    load: Load | None,
+    sharing: Sharing = Sharing.FACTORS,
+    model: CostModel = CostModel.ENGINE,
+) -> list[RankedLayout]:
+    """The layouts worth comparing, the best first."""
+    windows = sorted(set(windows), key=_size)
+    found = [("no sharing", own_panes(windows))]
+    if sharing is not Sharing.NONE:
+        found.append(("windows share", _from_graph(_published(windows, load, False))))
+    if sharing is Sharing.FACTORS:
+        found.append(("published factor windows", _from_graph(_published(windows, load, True))))
+        found.append(("one common pane", _common(windows)))
+        if load is not None:
+            found += [("merged panes", layout) for layout in _merged(windows, load)]
+    named: dict[PaneLayout, str] = {}
+    for name, layout in found:
+        named.setdefault(layout, name)
+    ranked = [
+        RankedLayout(name, layout, layout_cost(layout, load)) for layout, name in named.items()
+    ]
+    if model is CostModel.PAPER:
+        wanted = _from_graph(_published(windows, load, sharing is Sharing.FACTORS))
+        return sorted(ranked, key=lambda r: r.layout != wanted)
+    if load is None:
+        return sorted(ranked, key=lambda r: _passes_then_length(r.layout))
+    return sorted(ranked, key=lambda r: r.cost.figure.number or 0.0)
+
+
+def layout_cost(layout: PaneLayout, load: Load | None) -> Cost:
+    """What an epoch costs with this layout, its windows closed straight from the panes."""
+    if load is None:
+        return unknown_cost(UNIT)
+    costs = PaneCost(load)
+    seconds = sum(
+        costs.store(pane) + costs.flat(pane, layout.windows_of(pane)) for pane in layout.panes
+    )
+    return Cost(Estimated(seconds), UNIT)
+
+
+def own_panes(windows: list[Hopping]) -> PaneLayout:
+    return PaneLayout.of({w: pane_of([w]) for w in windows})
+
+
+def _common(windows: list[Hopping]) -> PaneLayout:
+    pane = pane_of(windows)
+    return PaneLayout.of(dict.fromkeys(windows, pane))
+
+
+def pane_of(windows: Iterable[Hopping]) -> Hopping:
+    """The longest pane that all these windows are unions of."""
+    length, offset = common_pane(tuple(windows))
+    return Hopping(length, length, offset)
+
+
+def _published(windows: list[Hopping], load: Load | None, factors: bool) -> WindowGraph:
+    """The paper's graph. Its rate is that of the load, or one row a second."""
+    per_second = load.rows / load.milliseconds * 1_000 if load is not None else 1.0
+    costs = PaperCost.of(windows, per_second, 1_000)
+    build = min_cost_graph_with_factors if factors else min_cost_graph
+    return build(windows, Coverage.PARTITIONED, costs)
+
+
+def _from_graph(graph: WindowGraph) -> PaneLayout:
+    """Store what the graph computes from rows. Factor windows that tumble are their own panes."""
+    panes: dict[Hopping, Hopping] = {}
+    for root in graph.roots:
+        pane = pane_of([root])
+        panes |= {w: pane for w in graph.tree(root) if w in graph.asked}
+    return PaneLayout.of(panes)
+
+
+def _merged(windows: list[Hopping], load: Load) -> list[PaneLayout]:
+    """From panes of their own to one for all, each time merging the two where it pays most."""
+    costs = PaneCost(load)
+    groups: list[tuple[Hopping, ...]] = [(w,) for w in windows]
+    known: dict[tuple[Hopping, ...], float] = {}
+
+    def price(members: tuple[Hopping, ...]) -> float:
+        if members not in known:
+            pane = pane_of(members)
+            known[members] = costs.store(pane) + costs.flat(pane, members)
+        return known[members]
+
+    found = []
+    while len(groups) > 1:
+        pairs = [(a, b) for i, a in enumerate(groups) for b in groups[i + 1 :]]
+        a, b = min(pairs, key=lambda pair: price(_both(*pair)) - price(pair[0]) - price(pair[1]))
+        groups = [g for g in groups if g not in (a, b)] + [_both(a, b)]
+        found.append(PaneLayout.of({w: pane_of(members) for members in groups for w in members}))
+    return found
+
+
+def _both(a: tuple[Hopping, ...], b: tuple[Hopping, ...]) -> tuple[Hopping, ...]:
+    return tuple(sorted((*a, *b), key=_size))
+
+
+def _passes_then_length(layout: PaneLayout) -> tuple[int, float]:
+    return len(layout.panes), -sum(pane.length for pane in layout.panes)
+
+
+def _size(window: Hopping) -> tuple[int, int, int]:
+    return window.length, window.slide, window.offset

@@ -1,0 +1,209 @@
+"""Algorithms 1 to 5 of "Factor Windows" (Wu, Bernstein, Raizman, Pavlopoulou), Sections III and IV.
+
+Right for aggregates with partial states: under COVERED for those that may count a row twice (MIN,
+MAX), under PARTITIONED for all. Holistic aggregates have no part in it.
+
+Two places go beyond the letter of the paper. Algorithm 5 takes factor windows from the divisors of
+the lengths alone, which for hopping windows gives windows that do not partition them: a slide must
+be a multiple too (Theorem 4). And Algorithm 2 tries every length for a slide, where the benefit is
+a convex function of the length, so that the shortest and the longest valid ones are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from headrace.cost.factor_windows import PaperCost
+from headrace.plan.coverage import Coverage, is_derived_from
+from headrace.plan.window_graph import WindowGraph
+from headrace.plan.windows import Hopping, common_pane
+
+Sources = dict[Hopping, list[Hopping]]
+
+
+def coverage_graph(windows: Iterable[Hopping], coverage: Coverage) -> Sources:
+    """The window coverage graph (Section II-C): for each window, all it can be computed from."""
+    windows = list(windows)
+    return {
+        window: [o for o in windows if o != window and is_derived_from(window, o, coverage)]
+        for window in windows
+    }
+
+
+def min_cost_graph(windows: Iterable[Hopping], coverage: Coverage, costs: PaperCost) -> WindowGraph:
+    """Algorithm 1: each window from the cheapest of the others, or from the rows."""
+    windows = list(windows)
+    return _cheapest(windows, coverage_graph(windows, coverage), costs)
+
+
+def _cheapest(asked: Iterable[Hopping], graph: Sources, costs: PaperCost) -> WindowGraph:
+    """Lines 2 to 7 of Algorithm 1; factor windows that nothing is computed from are left out."""
+    asked = frozenset(asked)
+    chosen: dict[Hopping, Hopping | None] = {}
+    for window, sources in graph.items():
+        best: Hopping | None = None
+        for source in sources:
+            if costs.step(window, source) < costs.step(window, best):
+                best = source
+        chosen[window] = best
+    used = {source for source in chosen.values() if source is not None}
+    unused = [w for w in chosen if w not in asked and w not in used]
+    if unused:
+        kept = {w: sources for w, sources in graph.items() if w not in unused}
+        return _cheapest(asked, {w: [s for s in kept[w] if s not in unused] for w in kept}, costs)
+    return WindowGraph.of(asked, chosen)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A window of the augmented graph with its downstream windows (Figure 9).
+
+    The virtual root is a window of one unit of time; computing from it is computing from rows.
+    """
+
+    window: Hopping
+    downstream: tuple[Hopping, ...]
+    virtual: bool
+
+    @property
+    def source(self) -> Hopping | None:
+        return None if self.virtual else self.window
+
+
+def targets(windows: Iterable[Hopping], coverage: Coverage, costs: PaperCost) -> list[Target]:
+    """The windows of the augmented graph between which and their downstream a factor may go."""
+    windows = list(windows)
+    graph = coverage_graph(windows, coverage)
+    pane, offset = common_pane(tuple(windows))
+    unit = gcd(pane, costs.unit)
+    root = Hopping(unit, unit, offset)
+    found = []
+    if root not in graph:
+        found.append(Target(root, tuple(w for w in windows if not graph[w]), True))
+    for window in windows:
+        downstream = tuple(w for w in windows if window in graph[w])
+        if downstream:
+            found.append(Target(window, downstream, False))
+    return found
+
+
+def benefit(factor: Hopping, target: Target, costs: PaperCost) -> float:
+    """Equations 1 and 2: what is saved by putting the factor window in."""
+    before = sum(costs.step(w, target.source) for w in target.downstream)
+    after = sum(costs.step(w, factor) for w in target.downstream)
+    return before - after - costs.step(factor, target.source)
+
+
+def best_covering_factor(target: Target, costs: PaperCost) -> Hopping | None:
+    """Algorithm 2: the best factor window under "covered by"."""
+    best, most = None, 0.0
+    for factor in covering_candidates(target):
+        saved = benefit(factor, target, costs)
+        if saved > most:
+            best, most = factor, saved
+    return best
+
+
+def covering_candidates(target: Target) -> list[Hopping]:
+    """Lines 1 to 11 of Algorithm 2, with the shortest and the longest window of each slide."""
+    shortest = min(w.length for w in target.downstream)
+    found = []
+    for slide in _divisors(gcd(*(w.slide for w in target.downstream)), target.window.slide):
+        # Longer than the window it is computed from, and a multiple of its slide.
+        least = target.window.length // slide * slide + slide
+        longest = shortest - shortest % slide
+        # The longest may be one of the downstream windows itself.
+        ends = (slide, least, longest - slide, longest)
+        for length in dict.fromkeys(length for length in ends if length > 0):
+            factor = Hopping(length, slide, target.downstream[0].offset)
+            if _fits(factor, target, Coverage.COVERED):
+                found.append(factor)
+    return found
+
+
+def is_beneficial(factor: Hopping, target: Target, costs: PaperCost) -> bool:
+    """Algorithm 4: whether a tumbling factor window helps, for a tumbling target."""
+    if len(target.downstream) >= 2:
+        return True
+    (only,) = target.downstream
+    instances = only.length / only.slide
+    if instances == 1:
+        return False
+    multiplicity = costs.period / only.length
+    if instances >= 3 and multiplicity >= 3:
+        return True
+    if multiplicity == 1:
+        return False
+    bound = 1 + multiplicity / ((multiplicity - 1) * (instances - 1))
+    return factor.length / target.window.length >= bound
+
+
+def partitioning_candidates(target: Target, costs: PaperCost) -> list[Hopping]:
+    """Lines 1 to 12 of Algorithm 5: tumbling windows that help, the longest first."""
+    pane, offset = common_pane(target.downstream)
+    factors = [Hopping(length, length, offset) for length in _divisors(pane, target.window.length)]
+    return [
+        f
+        for f in reversed(factors)
+        if _fits(f, target, Coverage.PARTITIONED) and is_beneficial(f, target, costs)
+    ]
+
+
+def best_partitioning_factor(target: Target, costs: PaperCost) -> Hopping | None:
+    """Algorithm 5: the best of the candidates that do not depend on each other."""
+    candidates = partitioning_candidates(target, costs)
+    independent = [
+        f
+        for f in candidates
+        if not any(o != f and is_derived_from(o, f, Coverage.PARTITIONED) for o in candidates)
+    ]
+    return max(independent, key=lambda f: benefit(f, target, costs), default=None)
+
+
+def min_cost_graph_with_factors(
+    windows: Iterable[Hopping], coverage: Coverage, costs: PaperCost
+) -> WindowGraph:
+    """Algorithm 3: the best factor window of each target put in, then Algorithm 1.
+
+    The benefits are those of one factor window at a time. Where together they do not pay, which
+    the paper does not speak of, the graph without any is the answer.
+    """
+    windows = list(windows)
+    graph = coverage_graph(windows, coverage)
+    find = best_covering_factor if coverage is Coverage.COVERED else best_partitioning_factor
+    for target in targets(windows, coverage, costs):
+        factor = find(target, costs)
+        if factor is None or factor in windows:
+            continue
+        above = graph.setdefault(factor, [])
+        if target.source is not None and target.source not in above:
+            above.append(target.source)
+        for window in target.downstream:
+            if factor not in graph[window]:
+                graph[window].append(factor)
+    factored, plain = _cheapest(windows, graph, costs), min_cost_graph(windows, coverage, costs)
+    return factored if costs.total(factored) <= costs.total(plain) else plain
+
+
+def _fits(factor: Hopping, target: Target, coverage: Coverage) -> bool:
+    return (
+        factor != target.window
+        and factor not in target.downstream
+        and is_derived_from(factor, target.window, coverage)
+        and all(is_derived_from(w, factor, coverage) for w in target.downstream)
+    )
+
+
+def _divisors(number: int, multiple_of: int) -> Sequence[int]:
+    """The divisors that are multiples of another number, ascending.
+
+    >>> _divisors(40, 10)
+    [10, 20, 40]
+    """
+    if number % multiple_of:
+        return []
+    rest = number // multiple_of
+    small = [d for d in range(1, int(rest**0.5) + 1) if rest % d == 0]
+    return sorted({multiple_of * d for s in small for d in (s, rest // s)})

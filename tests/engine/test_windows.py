@@ -1,0 +1,118 @@
+"""Many windows at once: whatever shares panes and however they close, the results are the same.
+
+Window sets are random: tumbling, hopping and sampling, with offsets, slides that do not divide
+lengths. Several queries over one grouping share panes; the layout and the way of closing change
+after every epoch, and the engine forgets everything but its checkpoint in the middle.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.engine.executor import SparkExecutor
+from headrace.engine.layouts import LayoutPolicy
+from headrace.optimizer.windows.layout import Sharing
+from headrace.plan.nodes import OutputMode
+from tests.support.compare import assert_same_rows
+from tests.support.engine import (
+    ALL_WINDOW_PLANS,
+    EngineRun,
+    WindowPlan,
+    run_engine,
+    tiny_executor,
+)
+from tests.support.queries import Case, RandomQuery, random_case
+
+AGGREGATES = (
+    "MIN(price) AS least, MAX(price) AS most",
+    "SUM(price) AS total, COUNT(*) AS n",
+    "AVG(price) AS mean, MIN(price) AS least, COUNT_IF(price > 3) AS dear",
+    "MAX(price) FILTER (WHERE price < 50) AS most",
+)
+
+
+@pytest.fixture(scope="module")
+def executor(spark: SparkSession) -> SparkExecutor:
+    return tiny_executor(spark)
+
+
+def window_list(chance: random.Random, count: int) -> str:
+    found: set[tuple[int, int, int]] = set()
+    while len(found) < count:
+        length = chance.choice((2, 3, 4, 5, 6, 9, 10, 12, 15, 20))
+        slide = chance.choice((length, length, length, max(1, length // 2), 2, 3, 25))
+        found.add((length, slide, chance.choice((0, 0, 0, 1)) % slide))
+    parts = [f"window(ts, '{le} seconds', '{sl} seconds', '{o} seconds')" for le, sl, o in found]
+    return f"windows({', '.join(parts)})" if len(parts) > 1 else parts[0]
+
+
+def queries(seed: int, count: int) -> list[Case]:
+    """Queries that group the same stream by the same key, with window sets of their own."""
+    chance = random.Random(f"windows {seed}")
+    first = random_case(seed)
+    first = replace(first, epochs=first.epochs[:5])
+    found = []
+    for _ in range(count):
+        windows = window_list(chance, chance.randint(1, 5))
+        columns = "k, window" + (", window_id" if windows.startswith("windows") else "")
+        aggregates = chance.choice(AGGREGATES)
+        sql = f"SELECT {columns}, {aggregates} FROM bids GROUP BY k, {windows}"
+        mode = chance.choice((OutputMode.APPEND, OutputMode.APPEND, OutputMode.UPDATE))
+        found.append(replace(first, query=RandomQuery(sql, mode, frozenset())))
+    return found
+
+
+def run(
+    cases: list[Case], executor: SparkExecutor, folder: Path, plans: tuple[WindowPlan, ...]
+) -> EngineRun:
+    some = cases[0]
+    return run_engine(
+        executor,
+        {f"q{i}": (case.plan, case.query.mode) for i, case in enumerate(cases)},
+        some.catalog,
+        some.epochs,
+        some.tables,
+        folder,
+        restart_after=frozenset({len(some.epochs) // 2}),
+        compaction=3,
+        plans=plans,
+    )
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("seed", range(10))
+def test_every_plan_gives_the_same_windows(
+    seed: int, executor: SparkExecutor, tmp_path: Path
+) -> None:
+    cases = queries(seed, 3)
+    chance = random.Random(seed)
+    plans = tuple(chance.sample(ALL_WINDOW_PLANS, len(ALL_WINDOW_PLANS)))
+    found = run(cases, executor, tmp_path / "state", plans)
+    for number, case in enumerate(cases):
+        for epoch, (actual, wanted) in enumerate(
+            zip(found.rows[f"q{number}"], case.expected(), strict=True)
+        ):
+            assert_same_rows(actual, wanted, context=f"epoch {epoch} of q{number}: {case}")
+
+
+def test_late_rows_are_counted_alike_by_every_layout(
+    executor: SparkExecutor, tmp_path: Path
+) -> None:
+    """A row is late for a query once, however many stores its windows read."""
+    counts = []
+    for sharing in Sharing:
+        plan = WindowPlan(LayoutPolicy(sharing))
+        seen = []
+        for seed in range(3):
+            cases = queries(seed + 50, 1)
+            folder = tmp_path / f"{sharing.value}{seed}"
+            reports = run(cases, executor, folder, (plan,)).reports
+            seen.append([sum(report.late.values()) for report in reports])
+        counts.append(seen)
+    assert counts[0] == counts[1] == counts[2]
+    assert any(n for seen in counts[0] for n in seen), "no row was late: this tests nothing"
