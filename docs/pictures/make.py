@@ -1,14 +1,16 @@
-"""Draw the plans of examples/pipeline.yaml: ``python docs/pictures/make.py``, with Graphviz."""
+"""Draw the pictures of the documents: ``python docs/pictures/make.py``, with Graphviz."""
 
 import subprocess
 from pathlib import Path
 
+from headrace.engine.layouts import LayoutPolicy, describe_windows
 from headrace.optimizer import optimize
 from headrace.pipeline import load_pipeline
-from headrace.plan.dot import plans_dot
+from headrace.plan.dot import plan_dot, plans_dot
 from headrace.plan.durations import parse_duration
 from headrace.plan.nodes import Source, Table
 from headrace.plan.types import DataType, Schema
+from headrace.plan.window_graph import graph_cluster
 from headrace.sql import plan_query
 
 HERE = Path(__file__).resolve().parent
@@ -27,13 +29,28 @@ def plans_of_the_example() -> str:
     return plans_dot(plans, names=[q.name for q in pipeline.queries])
 
 
+def windows_of_an_aggregate() -> str:
+    """The plan of docs/windows.md, and beside it what its windows are computed from."""
+    readings = Source("readings", _schema("device STRING, temperature DOUBLE, ts TIMESTAMP"), "ts")
+    sql = (
+        "SELECT device, window, window_id, MIN(temperature) AS least FROM readings GROUP BY device,"
+        " windows(window(ts, '20 minutes'), window(ts, '30 minutes'), window(ts, '40 minutes'))"
+    )
+    plan = optimize(plan_query(sql, {"readings": readings}).plan).plan
+    (windows,) = describe_windows(plan, {}, LayoutPolicy())
+    beside = graph_cluster(windows.graph, "g", windows.title, windows.costs)
+    return plan_dot(plan, beside=beside)
+
+
 def _schema(text: str | None) -> Schema:
     fields = (field.split() for field in (text or "").split(", "))
     return Schema.of((name, DataType(kind.lower())) for name, kind in fields)
 
 
 if __name__ == "__main__":
-    file = HERE / "plans.dot"
-    file.write_text(plans_of_the_example(), encoding="utf-8")
-    subprocess.run(["dot", "-Tsvg", file, "-o", file.with_suffix(".svg")], check=True)
-    print(f"wrote {file} and {file.with_suffix('.svg')}")
+    pictures = {"plans.dot": plans_of_the_example(), "windows.dot": windows_of_an_aggregate()}
+    for name, text in pictures.items():
+        file = HERE / name
+        file.write_text(text, encoding="utf-8")
+        subprocess.run(["dot", "-Tsvg", file, "-o", file.with_suffix(".svg")], check=True)
+        print(f"wrote {file} and {file.with_suffix('.svg')}")

@@ -227,7 +227,7 @@ def test_the_bound_is_below_every_tree_and_the_tree_is_the_best(
     ]
     chance.shuffle(useful)
     found = best_graph(windows, coverage, costs)
-    candidates = factor_candidates(windows, coverage)
+    candidates = factor_candidates(windows, coverage, costs)
     # The candidates alone, exhaustively; and a sample of the others beside them.
     sample = list(dict.fromkeys([*candidates[:9], *useful[:4]]))
     brute = cheapest_of_all(windows, sample, coverage, costs)

@@ -23,7 +23,7 @@ from typing import Any
 from headrace.engine.arrangements import Arrangement
 from headrace.engine.failpoints import reach
 from headrace.engine.files import FileSystem
-from headrace.engine.layouts import Generation
+from headrace.engine.layouts import PanePlan
 from headrace.errors import CheckpointError
 
 FORMAT = 1
@@ -60,7 +60,7 @@ class Committed:
     greatest: dict[str, int] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
     plan_version: int = 0
-    layouts: dict[str, tuple[Generation, ...]] = field(default_factory=dict)
+    panes: PanePlan = field(default_factory=PanePlan)
     queries: dict[str, QueryRecord] = field(default_factory=dict)
     arrangements: dict[str, Arrangement] = field(default_factory=dict)
     publications: list[Publication] = field(default_factory=list)
@@ -77,10 +77,7 @@ class Committed:
             "greatest": self.greatest,
             "watermarks": self.watermarks,
             "plan_version": self.plan_version,
-            "layouts": {
-                family: [generation.to_json() for generation in generations]
-                for family, generations in self.layouts.items()
-            },
+            "panes": self.panes.to_json(),
             "queries": {name: vars(record) for name, record in self.queries.items()},
             "arrangements": {name: a.to_json() for name, a in self.arrangements.items()},
             "publications": [vars(p) for p in self.publications],
@@ -95,10 +92,7 @@ class Committed:
             greatest=value["greatest"],
             watermarks=value["watermarks"],
             plan_version=value["plan_version"],
-            layouts={
-                family: tuple(Generation.from_json(body) for body in generations)
-                for family, generations in value["layouts"].items()
-            },
+            panes=PanePlan.from_json(value["panes"]),
             queries={
                 name: QueryRecord(**{**record, "stores": tuple(record["stores"])})
                 for name, record in value["queries"].items()

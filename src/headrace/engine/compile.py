@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from headrace.engine.grouping import Grouping, reads_streams_plainly
 from headrace.engine.join_shape import JoinShape, join_shape
-from headrace.engine.layouts import Generation, LayoutPolicy, Layouts, decide, family_of
+from headrace.engine.layouts import Generation, LayoutPolicy, PanePlan, decide
 from headrace.engine.operators.base import Operator, Step, Store
 from headrace.engine.operators.delta_join import DeltaJoin, JoinInput
 from headrace.engine.operators.join_conditions import reach_of
@@ -98,26 +99,28 @@ class Physical:
 
 
 def compile_queries(
-    queries: list[LiveQuery], layouts: Layouts | None = None, closing: str = "auto"
+    queries: list[LiveQuery], panes: PanePlan | None = None, closing: str = "auto"
 ) -> Physical:
     """Operators for all queries, with the stores they share.
 
-    ``layouts`` are those of all groupings that have panes; without them each gets the layout that
-    it would begin with. ``closing`` forces how windows are computed from panes.
+    ``panes`` says how those of all groupings are laid out; without it each gets the layout that it
+    would begin with. ``closing`` forces how windows are computed from panes.
     """
-    if layouts is None:
-        layouts, _ = decide([query.sink for query in queries], {}, {}, LayoutPolicy())
-    compiler = _Compiler(_union_sources(queries), layouts, closing)
+    plans: list[Node] = [query.sink for query in queries]
+    if panes is None:
+        panes, _ = decide(plans, PanePlan(), {}, LayoutPolicy())
+    inputs = [host.input for host in panes.hosts.values()]
+    compiler = _Compiler(_union_sources([*plans, *inputs]), panes, closing)
     for query in queries:
         compiler.add(query)
     return compiler.physical
 
 
-def _union_sources(queries: list[LiveQuery]) -> dict[str, Source]:
-    """Each stream with all columns that any query reads."""
+def _union_sources(plans: list[Node]) -> dict[str, Source]:
+    """Each stream with all columns that any plan reads."""
     merged: dict[str, Source] = {}
-    for query in queries:
-        for node in query.sink.walk():
+    for plan in plans:
+        for node in plan.walk():
             if not isinstance(node, Source):
                 continue
             known = merged.get(node.stream)
@@ -137,8 +140,8 @@ def _union_sources(queries: list[LiveQuery]) -> dict[str, Source]:
 class _Compiler:
     """Compiles one query after another; equal subplans become one operator."""
 
-    def __init__(self, sources: dict[str, Source], layouts: Layouts, closing: str) -> None:
-        self._layouts = layouts
+    def __init__(self, sources: dict[str, Source], panes: PanePlan, closing: str) -> None:
+        self._panes = panes
         self._closing = closing
         self.physical = Physical(sources=sources)
         self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
@@ -218,8 +221,9 @@ class _Compiler:
     ) -> Operator:
         """Tumbling and hopping windows, from the panes of every layout that holds some of them."""
         windows = {i: w for i, w in enumerate(node.windows) if isinstance(w, Hopping)}
-        family = family_of(node)
-        generations = self._layouts[family]
+        host = self._panes.host(node)
+        generations = self._panes.generations[host.family]
+        keys = tuple(f"__key{host.keys.index(key.expr)}" for key in node.keys)
         longest = max(w.length for w in windows.values())
         retention = Retention(streams, lag + longest)
         readings = []
@@ -231,7 +235,7 @@ class _Compiler:
                 if not kept:
                     continue
                 active = generation is generations[-1]
-                store = self._window_store(node, family, generation, pane, active)
+                store = self._window_store(host, generation, pane, active)
                 for decomposed in parts.values():
                     store.partials |= {partial.name: partial for partial in decomposed.partials}
                 store.retentions.append(retention)
@@ -243,6 +247,7 @@ class _Compiler:
         operator = WindowAggregate(
             node,
             tuple(readings),
+            keys,
             parts,
             streams,
             lag,
@@ -254,23 +259,30 @@ class _Compiler:
         return operator
 
     def _window_store(
-        self, node: Aggregate, family: str, generation: Generation, pane: Hopping, active: bool
+        self, host: Grouping, generation: Generation, pane: Hopping, active: bool
     ) -> PaneStore:
         shift = f"+{pane.offset}" if pane.offset else ""
-        name = f"{family}-{pane.length}{shift}-{generation.number}"
+        name = f"{host.family}-{pane.length}{shift}-{generation.number}"
         store = self._stores.get(name)
         if not isinstance(store, PaneStore):
             store = PaneStore(
                 name,
-                self._input(node.input),
-                tuple(key.expr for key in node.keys),
-                node.time,
+                self._input(self._widened(host.input)),
+                host.keys,
+                host.time,
                 Panes(pane.length, pane.offset),
-                family=family,
+                family=host.family,
                 active=active,
             )
             self._register(store)
         return store
+
+    def _widened(self, node: Node) -> Node:
+        """A plain reading of a stream with all columns that any query reads of it."""
+        if not reads_streams_plainly(node):
+            return node
+        sources = self.physical.sources
+        return node.transform(lambda n: sources[n.stream] if isinstance(n, Source) else n)
 
     def _from_panes(
         self, node: Aggregate, streams: frozenset[str], lag: int, parts: dict[str, Decomposed]

@@ -1,18 +1,21 @@
 """How the panes of each grouping are laid out, and how that changes while queries run.
 
-A *family* is a grouping: an input, its keys and its time. All tumbling and hopping windows over it,
-of whichever query, share one layout. A layout that changes begins a new *generation* of stores:
-each epoch's rows are in one generation only, and a window that was open reads them all. Nothing is
-migrated; a generation that no window needs any more expires with its panes.
+All tumbling and hopping windows over one grouping, of whichever query, share one layout. A grouping
+by fewer keys takes the panes of one by more, its *host*, where there is one when it comes. A layout
+that changes begins a new *generation* of stores: each epoch's rows are in one generation only, and
+a window that was open reads them all. Nothing is migrated; a generation that no window needs any
+more expires with its panes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.cost.cost import Cost
+from headrace.cost.panes import PaneCost
+from headrace.engine.grouping import Grouping, aggregates_by_family, has_panes, windows_of
 from headrace.engine.partials import coverage_of, decompose_all
 from headrace.optimizer.windows.describe import DescribedWindows, described
 from headrace.optimizer.windows.layout import (
@@ -24,17 +27,18 @@ from headrace.optimizer.windows.layout import (
     layouts,
 )
 from headrace.plan.coverage import is_partitioned_by
-from headrace.plan.expressions import Named
-from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Aggregate, Node
 from headrace.plan.windows import Hopping
 from headrace.stats.figure import Exact, Figure
 from headrace.stats.load import Load
 
+#: A host whose panes hold more than this share of the rows is none: one more pass costs less.
+_MOST_GROUPS = 0.5
+
 
 @dataclass(frozen=True)
 class Generation:
-    """A layout and its number; the last of a family is the one that rows are stored by."""
+    """A layout and its number; the last of a grouping is the one that rows are stored by."""
 
     number: int
     layout: PaneLayout
@@ -51,12 +55,41 @@ class Generation:
         return cls(value["number"], PaneLayout.of(stored))
 
 
-Layouts = Mapping[str, tuple[Generation, ...]]
+@dataclass(frozen=True)
+class PanePlan:
+    """The layouts of all groupings that have panes, and which of them have another's."""
+
+    generations: Mapping[str, tuple[Generation, ...]] = field(default_factory=dict)
+    hosts: Mapping[str, Grouping] = field(default_factory=dict)
+
+    def host(self, node: Aggregate) -> Grouping:
+        """The grouping whose panes an aggregate is computed from."""
+        own = Grouping.of(node)
+        return self.hosts.get(own.family, own)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "generations": {
+                family: [generation.to_json() for generation in generations]
+                for family, generations in self.generations.items()
+            },
+            "hosts": {family: host.to_json() for family, host in self.hosts.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> PanePlan:
+        return cls(
+            {
+                family: tuple(Generation.from_json(body) for body in generations)
+                for family, generations in value["generations"].items()
+            },
+            {family: Grouping.from_json(host) for family, host in value["hosts"].items()},
+        )
 
 
 @dataclass(frozen=True)
 class Change:
-    """A family whose layout was changed, for who watches."""
+    """A grouping whose layout was changed, for who watches."""
 
     family: str
     before: PaneLayout
@@ -81,58 +114,71 @@ class LayoutPolicy:
     #: The share of the cost that a new layout must save to be worth a change.
     least_gain: float = 0.2
 
-
-def has_panes(node: Node) -> bool:
-    """Whether an aggregate is computed from panes that families lay out."""
-    if not isinstance(node, Aggregate) or not isinstance(node.windows[0], Hopping):
-        return False
-    return decompose_all(node.aggregates) is not None
-
-
-def family_of(node: Aggregate) -> str:
-    """The name of a grouping: equal for all aggregates that can share panes."""
-    keys = tuple(Named(f"k{i}", key.expr) for i, key in enumerate(node.keys))
-    shape = Aggregate(node.input, keys, node.time, (Hopping(1, 1),), (), node.sharing)
-    return f"panes-{plan_hash(shape)[:16]}"
-
-
-def windows_by_family(plans: Iterable[Node]) -> dict[str, list[Aggregate]]:
-    """The aggregates of each family, in the order they are met."""
-    found: dict[str, list[Aggregate]] = {}
-    for plan in plans:
-        for node in plan.walk():
-            if isinstance(node, Aggregate) and has_panes(node):
-                found.setdefault(family_of(node), []).append(node)
-    return found
+    def of(self, nodes: list[Aggregate]) -> Sharing:
+        """What a plan forces, or else the policy's own."""
+        return Sharing(nodes[0].sharing) if nodes[0].sharing else self.sharing
 
 
 def decide(
-    plans: Iterable[Node],
-    current: Layouts,
-    loads: Mapping[str, Load],
-    policy: LayoutPolicy,
-) -> tuple[dict[str, tuple[Generation, ...]], list[Change]]:
-    """A layout for every family: the one it has, unless another is needed or pays."""
-    decided: dict[str, tuple[Generation, ...]] = {}
+    plans: Iterable[Node], current: PanePlan, loads: Mapping[str, Load], policy: LayoutPolicy
+) -> tuple[PanePlan, list[Change]]:
+    """A layout for every grouping: the one it has, unless another is needed or pays."""
+    by_family = aggregates_by_family(plans)
+    hosts = _hosts(by_family, current, loads, policy)
+    hosted: dict[str, list[Aggregate]] = {}
+    for family, nodes in by_family.items():
+        host = hosts.get(family)
+        hosted.setdefault(family if host is None else host.family, []).extend(nodes)
+    generations: dict[str, tuple[Generation, ...]] = {}
     changes = []
-    for family, nodes in windows_by_family(plans).items():
-        windows = frozenset(w for node in nodes for w in node.windows if isinstance(w, Hopping))
-        sharing = Sharing(nodes[0].sharing) if nodes[0].sharing else policy.sharing
-        load = loads.get(family)
-        best = layouts(windows, load, sharing, policy.model)[0].layout
-        past = tuple(_restricted(g, windows) for g in current.get(family, ()))
+    for family, nodes in hosted.items():
+        windows, load = windows_of(nodes), loads.get(family)
+        best = layouts(windows, load, policy.of(nodes), policy.model)[0].layout
+        past = tuple(_restricted(g, windows) for g in current.generations.get(family, ()))
         if not past:
-            decided[family] = (Generation(1, best),)
+            generations[family] = (Generation(1, best),)
             continue
         kept = _kept(past[-1].layout, windows)
         gain = None if kept is None else _gain(kept, best, load)
         if kept is not None and (gain is None or gain < policy.least_gain):
             # The same panes; windows that came or went change nothing in the stores.
-            decided[family] = (*past[:-1], Generation(past[-1].number, kept))
+            generations[family] = (*past[:-1], Generation(past[-1].number, kept))
         else:
-            decided[family] = (*past, Generation(past[-1].number + 1, best))
+            generations[family] = (*past, Generation(past[-1].number + 1, best))
             changes.append(Change(family, past[-1].layout, best, gain))
-    return decided, changes
+    return PanePlan(generations, hosts), changes
+
+
+def _hosts(
+    by_family: Mapping[str, list[Aggregate]],
+    current: PanePlan,
+    loads: Mapping[str, Load],
+    policy: LayoutPolicy,
+) -> dict[str, Grouping]:
+    """Which groupings take the panes of another; decided once, when a grouping comes."""
+    found = {family: host for family, host in current.hosts.items() if family in by_family}
+    groupings = {family: Grouping.of(nodes[0]) for family, nodes in by_family.items()}
+    hosting = {host.family: host for host in found.values()}
+    for family in sorted(groupings, key=lambda f: len(groupings[f].keys), reverse=True):
+        grouping = groupings[family]
+        if family in found:
+            continue
+        if family not in current.generations and policy.of(by_family[family]) is not Sharing.NONE:
+            finer = [h for h in hosting.values() if grouping.is_coarser_than(h)]
+            finer = [h for h in finer if _is_worth_hosting(h, current, loads)]
+            if finer:
+                found[family] = min(finer, key=lambda h: len(h.keys))
+                continue
+        hosting[family] = grouping
+    return found
+
+
+def _is_worth_hosting(host: Grouping, current: PanePlan, loads: Mapping[str, Load]) -> bool:
+    load, generations = loads.get(host.family), current.generations.get(host.family)
+    if load is None or not generations:
+        return True
+    stored = sum(PaneCost(load).stored(pane) for pane in generations[-1].layout.panes)
+    return stored <= load.rows * _MOST_GROUPS
 
 
 def describe_windows(
@@ -140,18 +186,15 @@ def describe_windows(
 ) -> list[DescribedWindows]:
     """For each aggregate that has more windows than stored panes: how they are shared."""
     found = []
-    for family, nodes in windows_by_family([plan]).items():
-        windows = frozenset(w for node in nodes for w in node.windows if isinstance(w, Hopping))
-        sharing = Sharing(nodes[0].sharing) if nodes[0].sharing else policy.sharing
-        load = loads.get(family)
-        ranked = layouts(windows, load, sharing, policy.model)
+    for family, nodes in aggregates_by_family([plan]).items():
+        windows, load = windows_of(nodes), loads.get(family)
+        ranked = layouts(windows, load, policy.of(nodes), policy.model)
         if len(windows) == 1 and windows == set(ranked[0].layout.panes):
             continue
         keys = ", ".join(str(key.expr) for key in nodes[0].keys) or "all rows"
         title = f"{keys} of {', '.join(sorted(nodes[0].streams()))}"
         parts = [part for node in nodes for part in (decompose_all(node.aggregates) or {}).values()]
-        coverage = coverage_of(parts)
-        found.append(described(title, ranked[0].layout, coverage, load, tuple(ranked)))
+        found.append(described(title, ranked[0].layout, coverage_of(parts), load, tuple(ranked)))
     return found
 
 
@@ -167,22 +210,23 @@ class ForcedSharing:
 def forced_sharings(plan: Node, loads: Mapping[str, Load]) -> list[ForcedSharing]:
     """The plan with each way to share windows that would store other panes than the others."""
     found: dict[tuple[PaneLayout, ...], ForcedSharing] = {}
+    families = aggregates_by_family([plan])
     for sharing in reversed(Sharing):
-        families = windows_by_family([plan])
-        chosen = []
-        total: Figure = Exact(0)
-        for family, nodes in families.items():
-            windows = frozenset(w for node in nodes for w in node.windows if isinstance(w, Hopping))
-            best = layouts(windows, loads.get(family), sharing)[0]
-            chosen.append(best.layout)
-            total = total + best.cost.figure
-        forced = plan.transform(
-            lambda node, how=sharing: (  # type: ignore[misc]
-                replace(node, sharing=how.value) if has_panes(node) else node
-            )
-        )
-        found.setdefault(tuple(chosen), ForcedSharing(sharing, forced, Cost(total, UNIT)))
+        best = [
+            layouts(windows_of(nodes), loads.get(family), sharing)[0]
+            for family, nodes in families.items()
+        ]
+        cost: Figure = sum((entry.cost.figure for entry in best), Exact(0))
+        forced = plan.transform(lambda node, how=sharing: _forced(node, how))  # type: ignore[misc]
+        entry = ForcedSharing(sharing, forced, Cost(cost, UNIT))
+        found.setdefault(tuple(entry.layout for entry in best), entry)
     return list(found.values()) if len(found) > 1 else []
+
+
+def _forced(node: Node, sharing: Sharing) -> Node:
+    if isinstance(node, Aggregate) and has_panes(node):
+        return replace(node, sharing=sharing.value)
+    return node
 
 
 def _restricted(generation: Generation, windows: frozenset[Hopping]) -> Generation:

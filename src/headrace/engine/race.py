@@ -20,7 +20,7 @@ from headrace.engine.coordinator import Coordinator
 from headrace.engine.executor import SparkExecutor, ddl
 from headrace.engine.files import Files, plain_path
 from headrace.engine.ingest import Trigger
-from headrace.engine.layouts import LayoutPolicy, decide, describe_windows
+from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
@@ -359,8 +359,8 @@ class Race:
         return self._coordinator.progress_of(name) if self._coordinator is not None else []
 
     def explain_steps(self, sink: Sink) -> list[object]:
-        layouts, _ = decide([sink], {}, self.loads, self._layout_policy)
-        physical = compile_queries([LiveQuery(sink, None)], layouts, self.settings.window_closing)
+        panes, _ = decide([sink], PanePlan(), self.loads, self._layout_policy)
+        physical = compile_queries([LiveQuery(sink, None)], panes, self.settings.window_closing)
         return list(physical.steps(sink.name))
 
     def explain_windows(self, sink: Sink) -> list[DescribedWindows]:

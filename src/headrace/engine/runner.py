@@ -11,7 +11,7 @@ import copy
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -100,9 +100,8 @@ class EpochRunner:
         """Run these queries from now on."""
         self.queries = dict(queries)
         plans = [running.live.sink for running in queries.values()]
-        layouts, changes = decide(plans, self.state.layouts, self.loads, self.policy)
+        self.state.panes, changes = decide(plans, self.state.panes, self.loads, self.policy)
         self._changes += [change.text for change in changes]
-        self.state.layouts = layouts
         self.physical = self.compiled([running.live for running in queries.values()])
         self.late_counters = {
             name: {store.name: store.late_counters() for store in self.compiled([q.live]).stores}
@@ -112,12 +111,12 @@ class EpochRunner:
 
     def compiled(self, queries: list[LiveQuery]) -> Physical:
         """Operators for some of the queries, over the stores that all of them share."""
-        return compile_queries(queries, self.state.layouts, self.closing)
+        return compile_queries(queries, self.state.panes, self.closing)
 
     def replan(self) -> bool:
         """Change what is laid out otherwise than the rows of late would have it."""
         plans = [running.live.sink for running in self.queries.values()]
-        _, changes = decide(plans, self.state.layouts, self.loads, self.policy)
+        _, changes = decide(plans, self.state.panes, self.loads, self.policy)
         if changes:
             self.use(self.queries)
         return bool(changes)
@@ -375,13 +374,16 @@ class _Attempt:
         for store in self._physical.stores:
             if isinstance(store, PaneStore) and state.arrangement(store.name).files:
                 held.setdefault(store.family, set()).add(store.name)
-        for family, generations in state.layouts.items():
-            names = held.get(family, set())
-            state.layouts[family] = tuple(
+        kept = {
+            family: tuple(
                 g
                 for g in generations
-                if g is generations[-1] or any(n.endswith(f"-{g.number}") for n in names)
+                if g is generations[-1]
+                or any(n.endswith(f"-{g.number}") for n in held.get(family, ()))
             )
+            for family, generations in state.panes.generations.items()
+        }
+        state.panes = replace(state.panes, generations=kept)
 
 
 def _watch(source: Source) -> dict[str, str]:

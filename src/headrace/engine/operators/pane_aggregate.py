@@ -70,7 +70,9 @@ class PaneAggregate(Operator):
             merges(self._aggregates, only_changed),
         )
         extra = {WINDOW_COLUMN: window_struct(column(PANE), column(PANE_END))}
-        return finished(self.node, self.store, self._aggregates, merged, extra, only_changed)
+        return finished(
+            self.node, self.store.key_names, self._aggregates, merged, extra, only_changed
+        )
 
     def _changed_groups(self, epoch: Epoch) -> Relation | None:
         if not epoch.new_files(self.store.name):
@@ -79,7 +81,7 @@ class PaneAggregate(Operator):
         if panes is None:
             return None
         merged = merge_groups(panes, self.store.key_names, merges(self._aggregates, True))
-        return finished(self.node, self.store, self._aggregates, merged, {}, True)
+        return finished(self.node, self.store.key_names, self._aggregates, merged, {}, True)
 
     def steps(self) -> tuple[Step, ...]:
         changes = self._is_landmark or self._mode is OutputMode.UPDATE

@@ -51,15 +51,19 @@ def merge_groups(rows: exp.Query, groups: Sequence[str], merged: Mapping[str, Sq
 
 def finished(
     node: Aggregate,
-    store: PaneStore,
+    keys: Sequence[str],
     aggregates: Mapping[str, Decomposed],
     merged: exp.Query,
     extra: Mapping[str, Sql],
     only_changed: bool,
 ) -> Relation:
-    """The query's rows from merged partials; ``extra`` are its columns that are no aggregates."""
+    """The query's rows from merged partials.
+
+    ``keys`` are the stored columns of the query's keys, ``extra`` its columns besides keys and
+    aggregates.
+    """
     columns: dict[str, Sql] = {
-        key.name: column(stored) for key, stored in zip(node.keys, store.key_names, strict=True)
+        key.name: column(stored) for key, stored in zip(node.keys, keys, strict=True)
     }
     columns |= extra
     columns |= {name: parts.finish for name, parts in aggregates.items()}

@@ -54,6 +54,7 @@ class WindowAggregate(Operator):
         self,
         node: Aggregate,
         readings: tuple[Reading, ...],
+        keys: tuple[str, ...],
         aggregates: dict[str, Decomposed],
         streams: frozenset[str],
         lag: int,
@@ -63,6 +64,8 @@ class WindowAggregate(Operator):
     ) -> None:
         self.node: Aggregate = node
         self.readings = readings
+        #: The columns of the stores that are the query's keys; there may be others.
+        self._keys = keys
         self._windows = tuple(w for w in node.windows if isinstance(w, Hopping))
         self._aggregates = aggregates
         self._streams = streams
@@ -99,14 +102,13 @@ class WindowAggregate(Operator):
             return None
         rows = union_all(parts)
         if len(parts) > 1 and self._in_several_stores():
-            rows = merge_groups(rows, self._groups(self.readings[0]), merged)
+            rows = merge_groups(rows, self._groups, merged)
         extra: dict[str, Sql] = {
             WINDOW_COLUMN: window_struct(column(WINDOW_START), end_of(self._windows))
         }
         if len(self._windows) > 1:
             extra[WINDOW_ID_COLUMN] = name_of(self._windows)
-        store = self.readings[0].store
-        return finished(self.node, store, self._aggregates, rows, extra, only_changed)
+        return finished(self.node, self._keys, self._aggregates, rows, extra, only_changed)
 
     def _closed(
         self,
@@ -123,18 +125,20 @@ class WindowAggregate(Operator):
         if panes is None:
             return None
         if self._by_tree(reading, epoch.rows(reading.store.name, *span)):
-            keys = reading.store.key_names
-            return close_by_tree(panes, keys, merged, reading.pane, reading.graph, windows, ends)
+            return close_by_tree(
+                panes, self._keys, merged, reading.pane, reading.graph, windows, ends
+            )
         placed = expand(panes, column(PANE), windows, ends)
-        return merge_groups(placed, self._groups(reading), merged)
+        return merge_groups(placed, self._groups, merged)
 
     def _by_tree(self, reading: Reading, rows: int) -> bool:
         if self._closing != "auto":
             return self._closing == "tree"
         return tree_pays(reading.graph, reading.pane, rows)
 
-    def _groups(self, reading: Reading) -> list[str]:
-        return [*reading.store.key_names, WINDOW_INDEX, WINDOW_START]
+    @property
+    def _groups(self) -> list[str]:
+        return [*self._keys, WINDOW_INDEX, WINDOW_START]
 
     def _in_several_stores(self) -> bool:
         """Whether some window has rows in more than one store."""

@@ -11,7 +11,7 @@ pane of windows that were asked for. In its length the cost is concave (the numb
 occurrences falls while the cost of one rises, both linearly), so its length is the longest that its
 dependants allow, or the shortest that its source allows. Under PARTITIONED that leaves the common
 panes of all subsets, and the search is over everything; under COVERED, the lengths are the slide
-and those of the windows asked for, which leaves out lengths one slide beyond a hopping source.
+and those of the windows asked for, as far as such a window pays by itself.
 
 A local search finds a tree, and the dual ascent of Wong (1984) a bound that no tree over the
 candidates is below. Mostly the two meet, and the tree is proven best. Where they do not, all sets
@@ -31,6 +31,8 @@ from headrace.plan.coverage import Coverage, is_derived_from
 from headrace.plan.window_graph import WindowGraph
 from headrace.plan.windows import Hopping, common_pane
 
+#: Hopping candidates, those that save most over the pane below them.
+_MOST_HOPPING = 40
 #: Swaps are tried for this many candidates at most, the most promising.
 _MOST_SWAPS = 40
 #: Up to this many candidates, every set of them is tried where the bound leaves a doubt.
@@ -60,7 +62,7 @@ def best_graph(windows: Iterable[Hopping], coverage: Coverage, costs: PaperCost)
     """The cheapest graph with any factor windows, never worse than that of Algorithm 3."""
     windows = list(windows)
     published = min_cost_graph_with_factors(windows, coverage, costs)
-    candidates = factor_candidates(windows, coverage)
+    candidates = factor_candidates(windows, coverage, costs)
     problem = _Problem(
         windows, list(dict.fromkeys([*candidates, *published.factors])), coverage, costs
     )
@@ -76,23 +78,28 @@ def best_graph(windows: Iterable[Hopping], coverage: Coverage, costs: PaperCost)
     return Searched(problem.graph(opened), cost, min(cost, bound))
 
 
-def factor_candidates(windows: Iterable[Hopping], coverage: Coverage) -> list[Hopping]:
-    """All factor windows that an optimal tree may need."""
+def factor_candidates(
+    windows: Iterable[Hopping], coverage: Coverage, costs: PaperCost
+) -> list[Hopping]:
+    """All factor windows that an optimal tree may need; of hopping ones, the most promising."""
     windows = list(windows)
-    panes = _common_panes(windows)
-    found = dict.fromkeys(panes)
-    if coverage is Coverage.COVERED:
+    panes = [pane for pane in _common_panes(windows) if pane not in windows]
+    if coverage is Coverage.PARTITIONED:
+        return panes
+    hopping: dict[Hopping, float] = {}
+    for pane in _common_panes(windows):
         for window in windows:
-            for pane in panes:
-                longer = Hopping(window.length, pane.slide, pane.offset)
-                if longer.length % longer.slide == 0 and _covers_two(longer, windows):
-                    found[longer] = None
-    return [f for f in found if f not in windows]
-
-
-def _covers_two(factor: Hopping, windows: list[Hopping]) -> bool:
-    users = (w for w in windows if w != factor and is_derived_from(w, factor, Coverage.COVERED))
-    return next(users, None) is not None and next(users, None) is not None
+            longer = Hopping(window.length, pane.slide, pane.offset)
+            if longer.length % longer.slide or longer == pane or longer in windows:
+                continue
+            saved = sum(
+                costs.step(w, pane) - costs.step(w, longer)
+                for w in windows
+                if is_derived_from(w, longer, Coverage.COVERED)
+            )
+            hopping[longer] = saved - costs.step(longer, pane)
+    promising = sorted(hopping, key=hopping.__getitem__, reverse=True)
+    return panes + [f for f in promising if hopping[f] > 0][:_MOST_HOPPING]
 
 
 def _common_panes(windows: list[Hopping]) -> list[Hopping]:
