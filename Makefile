@@ -37,8 +37,9 @@ java: ## find Java 17 or 21, or install it (Debian, as root)
 demo: $(STAMP) ## a minute of standing queries on a live stream (ARGS="--seconds 20")
 	@$(JAVA)$(BIN)/headrace demo $(ARGS)
 
+# Two processes: the tests mostly wait for one Spark driver at a time, and each has its own Spark.
 test: $(STAMP) ## the default tests (ARGS="-m slow" for others)
-	@$(JAVA)$(BIN)/python -m pytest $(ARGS)
+	@$(JAVA)$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: $(STAMP) ## ruff and mypy --strict
 	@$(BIN)/ruff check .

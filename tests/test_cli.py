@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from headrace.bench import BENCHES
 from headrace.cli import main
 from headrace.cli.console import err
 from headrace.cli.feed import Feed
@@ -97,7 +98,7 @@ def test_an_unknown_bench_is_one_line(cli: Run) -> None:
 def test_bench_without_a_name_lists_them(cli: Run) -> None:
     code, out, _ = cli("bench")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == ["ingest", "latency", "soak"]
+    assert [line.split()[0] for line in out.splitlines()] == list(BENCHES)
 
 
 @pytest.mark.parametrize("home", [None, "/no/such/java"])

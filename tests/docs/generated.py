@@ -76,14 +76,14 @@ def scalars_part() -> str:
 
 
 def aggregates_part() -> str:
-    from headrace.engine.partials import is_holistic
+    from headrace.engine.partials import decompose
     from headrace.plan.expressions import AggregateCall, Column
     from headrace.plan.types import BOOLEAN, DOUBLE
 
     def holistic(name: str, distinct: bool = False) -> bool:
         kind = BOOLEAN if name.startswith("bool") else DOUBLE
         arguments = (Column("x", kind),) * (2 if name in ("corr", "max_by") else 1)
-        return is_holistic(AggregateCall(name, arguments, kind, distinct))
+        return decompose(AggregateCall(name, arguments, kind, distinct)) is None
 
     names = sorted(functions_table.AGGREGATES)
     synonyms = (f"`{a}` = `{b}`" for a, b in sorted(functions_table.AGGREGATE_SYNONYMS.items()))

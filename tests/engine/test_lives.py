@@ -44,7 +44,7 @@ TUMBLING = (
     "SELECT k, window, COUNT(*) AS n, SUM(v) AS total FROM bids "
     "GROUP BY k, window(ts, '10 seconds')"
 )
-SIXTY = (range(30), range(30, 60))
+FORTY = (range(24), range(24, 40))
 COUNT = "SELECT k, window, COUNT(*) AS n FROM bids GROUP BY k, window(ts, '10 seconds')"
 
 
@@ -239,13 +239,13 @@ def unknown_files(stage: Stage) -> set[str]:
 
 
 def test_state_stays_small(spark: SparkSession, tmp_path: Path) -> None:
-    """Sixty epochs: files are merged, what no query can need is deleted."""
+    """Forty epochs: files are merged, what no query can need is deleted."""
     counts: list[int] = []
 
     def count(stage: Stage) -> None:
         counts.append(len(stage.state_files()))
 
-    first, second = ([AddData("l", ("a", i), (f"k{i}", i)) for i in r] for r in SIXTY)
+    first, second = ([AddData("l", ("a", i), (f"k{i}", i)) for i in r] for r in FORTY)
     stage = play(
         spark,
         tmp_path,
@@ -271,8 +271,8 @@ def test_state_stays_small(spark: SparkSession, tmp_path: Path) -> None:
             "spark.headrace.retainedCommits": "5",
         },
     )
-    assert stage.last_epoch() == 60
-    # Of each arrangement at most three files of each level (4, 16 and 64 epochs), and those that
+    assert stage.last_epoch() == 40
+    # Of each arrangement at most three files of each level (1, 4 and 16 epochs), and those that
     # were merged: of the state until the next commit, of result tables for five commits more.
     assert max(counts) <= 2 * (3 * 3 + 4)
     assert len(stage.state_files("results")) <= 2 * (3 * 3 + 4 + 5)
@@ -283,5 +283,5 @@ def test_state_stays_small(spark: SparkSession, tmp_path: Path) -> None:
         for name, arrangement in stage.commit()["arrangements"].items()
     }
     assert rows["rows-l"] < 40, "rows of closed windows are forgotten"
-    assert_same_rows(stage.answer("so_far"), [("a", 60), *((f"k{i}", 1) for i in range(60))])
+    assert_same_rows(stage.answer("so_far"), [("a", 40), *((f"k{i}", 1) for i in range(40))])
     assert_same_rows(stage.answer("distinct"), [(span(5 * i, 5 * i + 5), 6) for i in range(11)])

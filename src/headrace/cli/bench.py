@@ -50,7 +50,7 @@ def bench(
 
     if name is None:
         for known in BENCHES.values():
-            out.print(f"{known.name:10} {known.purpose}", highlight=False)
+            out.print(f"{known.name:15} {known.purpose}", highlight=False)
         return
     chosen = find_bench(name)
 
