@@ -23,7 +23,7 @@ ratios matter, and these hold on a machine with more of everything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace.plan.coverage import covering_multiplier
@@ -88,6 +88,14 @@ class PaneCost:
         merged = read * _taken_in(graph, pane, self.load)
         levels = LEVEL * _height(graph)
         return (READ + EXCHANGE) * read + MERGE * merged + EMIT * out + levels
+
+
+def comes_out_larger(windows: Iterable[Hopping], pane: Hopping) -> bool:
+    """Whether windows have more groups than the panes they are made of.
+
+    Then it is the panes that should change places between Spark's tasks, and not the groups.
+    """
+    return sum(pane.length / window.slide for window in windows) > 1.2
 
 
 def tree_pays(graph: WindowGraph, pane: Hopping, panes: int, load: Load | None = None) -> bool:

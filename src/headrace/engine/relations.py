@@ -7,6 +7,7 @@ and names that begin with two underscores are the engine's own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -120,6 +121,27 @@ def _is_bare_table(query: exp.Select) -> bool:
     parts = {name for name, value in query.args.items() if value}
     only_star = len(query.expressions) == 1 and isinstance(query.expressions[0], exp.Star)
     return only_star and parts == {"expressions", "from_"}
+
+
+def constants(rows: list[dict[str, int]]) -> Sql:
+    """Numbers as an array of structs, one per row.
+
+    Spark writes a number into the code that it generates, but hands an array to it: what changes
+    with each epoch stands in an array, so that the code need not be compiled anew. As JSON, because
+    Spark parses that much faster than SQL.
+    """
+    fields = ", ".join(f"{name}: bigint" for name in rows[0])
+    return call("from_json", text(json.dumps(rows)), text(f"array<struct<{fields}>>"))
+
+
+def distributed(query: exp.Query, names: Iterable[str]) -> exp.Select:
+    """The same rows, those with equal values in these columns in one task of Spark.
+
+    What is grouped by these columns and others afterwards changes places no more.
+    """
+    rows = select(query, None)
+    rows.set("distribute", exp.Distribute(expressions=[column(name) for name in names]))
+    return rows
 
 
 def keep(names: Iterable[str]) -> dict[str, Sql]:

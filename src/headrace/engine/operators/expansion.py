@@ -1,13 +1,12 @@
 """From rows or panes to the windows that hold them, as SQL.
 
-What a row is offered to, the windows and how far back each begins, is a constant array of structs
-(written as JSON, which Spark parses much faster than SQL), and one expression places the row into
-whichever window of the array it meets. With an expression per window the generated Java method of
-40 windows is too long for the JIT compiler: ten times slower. An array of starts made by
-``sequence`` is not code-generated at all: 14 times slower.
+What a row is offered to, the windows and how far back each begins, is a constant array of structs,
+and one expression places the row into whichever window of the array it meets. With an expression
+per window the generated Java method of 40 windows is too long for the JIT compiler: ten times
+slower. An array of starts made by ``sequence`` is not code-generated at all: 14 times slower.
 
-The bounds of an epoch are in that array too, and not in conditions: Spark hands an array to the
-code that it generates, but writes a number into it, and would compile that code anew each time.
+The bounds of an epoch are in that array too, and not in conditions, so that Spark need not compile
+the same code for each epoch (see ``constants``).
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from headrace.engine.relations import (
     Sql,
     call,
     column,
+    constants,
     named,
     number,
     select,
@@ -82,7 +82,7 @@ def expand(source: exp.Query, time: Sql, windows: Mapping[int, Hopping], ends: E
     bounds = ends.bounds()
     offered = [o for index, window in windows.items() for o in offers(index, window, **bounds)]
     generated = select(source, None)
-    generated = generated.select(call("inline", constant(offered)), copy=False)
+    generated = generated.select(call("inline", constants(offered)), copy=False)
     placed = select(generated, None)
     placed = placed.select(named(start_of_offer(time), WINDOW_START), copy=False)
     inside = time.copy() < column(WINDOW_START) + column(_LENGTH)
@@ -108,20 +108,12 @@ def offers(index: int, window: Hopping, **more: int) -> list[Offer]:
     ]
 
 
-def constant(offered: list[Offer]) -> Sql:
-    """Offers as an array of structs."""
-    kind = f"array<{_struct_of(offered)}>"
+def offers_by_number(offered: list[list[Offer]]) -> Sql:
+    """An array of offers for each of several numbers, as one constant."""
+    names = next(offer for some in offered for offer in some)
+    fields = ", ".join(f"{name}: bigint" for name in names)
+    kind = f"array<array<struct<{fields}>>>"
     return call("from_json", text(json.dumps(offered)), text(kind))
-
-
-def constant_by_number(offered: list[list[Offer]]) -> Sql:
-    """An array of offers for each of several numbers."""
-    kind = f"array<array<{_struct_of([o for some in offered for o in some])}>>"
-    return call("from_json", text(json.dumps(offered)), text(kind))
-
-
-def _struct_of(offered: list[Offer]) -> str:
-    return f"struct<{', '.join(f'{name}: bigint' for name in offered[0])}>"
 
 
 def start_of_offer(time: Sql) -> Sql:

@@ -30,6 +30,7 @@ from headrace.engine.relations import (
     any_of,
     call,
     column,
+    constants,
     floor_to,
     keep,
     millis,
@@ -78,14 +79,19 @@ class Closing:
         words = f"{self.windows}:{sorted(self.streams)}:{self.lag}"
         return f"__late_{hashlib.sha256(words.encode()).hexdigest()[:8]}"
 
-    def missed(self, time: Sql, watermark: int) -> Sql:
+    @property
+    def mark(self) -> str:
+        """The column that holds the watermark of these windows."""
+        return f"{self.counter}_mark"
+
+    def missed(self, time: Sql, watermark: Sql) -> Sql:
         """Whether the earliest window that should hold a time (ms) is closed already."""
         checks = []
         for window in self.windows:
             before = exp.paren(time.copy() - number(window.length))
             first = floor_to(before, window.slide, window.offset)
             start = exp.paren(first) + number(window.slide)
-            closed = start + number(window.length) <= number(watermark - self.lag)
+            closed = start + number(window.length + self.lag) <= watermark.copy()
             checks.append(exp.paren(exp.and_(closed, start.copy() <= time.copy(), copy=False)))
         return any_of(checks)
 
@@ -159,10 +165,13 @@ class PaneStore(Store):
         if counting:
             counted[GREATEST] = call("max", millis(column(self.time.name)))
         query = select(rows.query, {**groups, **counted, **sums}, group_by=positions)
+        marks = self._marks(epoch)
+        if marks:
+            query = select(query, None).select(call("inline", constants([marks])), copy=False)
         last = PANE_END if self.panes.given else PANE
         length = self.panes.length or 0
         watch = {_TAKEN: call("sum", column(ROWS)), **self._late_rows(epoch)}
-        kept = None if len(counted) == 1 else Kept(exp.true(), self.schema.names)
+        kept = Kept(exp.true(), self.schema.names) if marks or len(counted) > 1 else None
         if counting:
             # Rows without a time form groups of their own, which are counted and not written.
             missing = exp.Is(this=column(GREATEST), expression=exp.Null())
@@ -195,6 +204,11 @@ class PaneStore(Store):
             if load is not None:
                 epoch.loads[self.family] = load
 
+    def _marks(self, epoch: Epoch) -> dict[str, int]:
+        """The watermarks by which panes are late, as columns."""
+        marks = {c.mark: epoch.before(c.streams) for c in self.closings if self._tells(c)}
+        return {name: mark for name, mark in marks.items() if mark is not None}
+
     def _late_rows(self, epoch: Epoch) -> dict[str, Sql]:
         """Rows that came too late for at least one window."""
         counters: dict[str, Sql] = {}
@@ -203,7 +217,7 @@ class PaneStore(Store):
             if watermark is not None:
                 late: Sql = column(closing.counter)
                 if self._tells(closing):
-                    missed = closing.missed(column(PANE), watermark)
+                    missed = closing.missed(column(PANE), column(closing.mark))
                     late = exp.Case(ifs=[exp.If(this=missed, true=column(ROWS))])
                 counters[closing.counter] = call("sum", late)
         return counters
@@ -214,7 +228,7 @@ class PaneStore(Store):
         for closing in self.closings:
             watermark = epoch.before(closing.streams)
             if watermark is not None and not self._tells(closing):
-                missed = closing.missed(millis(column(self.time.name)), watermark)
+                missed = closing.missed(millis(column(self.time.name)), number(watermark))
                 counters[closing.counter] = call("count_if", missed)
         return counters
 

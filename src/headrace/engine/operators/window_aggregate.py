@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headrace.cost.panes import tree_pays
+from headrace.cost.panes import comes_out_larger, tree_pays
 from headrace.engine.epoch import Epoch
 from headrace.engine.operators.base import Operator, Step
 from headrace.engine.operators.expansion import (
@@ -27,7 +27,14 @@ from headrace.engine.operators.pane_store import PANE, PaneStore
 from headrace.engine.operators.partial_rows import finished, merge_groups, merges, read_panes
 from headrace.engine.operators.window_tree import close_by_tree
 from headrace.engine.partials import Decomposed
-from headrace.engine.relations import Relation, Sql, column, union_all, window_struct
+from headrace.engine.relations import (
+    Relation,
+    Sql,
+    column,
+    distributed,
+    union_all,
+    window_struct,
+)
 from headrace.plan.nodes import WINDOW_COLUMN, WINDOW_ID_COLUMN, Aggregate, OutputMode
 from headrace.plan.window_graph import WindowGraph, graph_text
 from headrace.plan.windows import Hopping
@@ -128,6 +135,8 @@ class WindowAggregate(Operator):
             return close_by_tree(
                 panes, self._keys, merged, reading.pane, reading.graph, windows, ends
             )
+        if self._keys and comes_out_larger(windows.values(), reading.pane):
+            panes = distributed(panes, self._keys)
         placed = expand(panes, column(PANE), windows, ends)
         return merge_groups(placed, self._groups, merged)
 

@@ -17,14 +17,14 @@ from headrace.engine.operators.expansion import (
     WINDOW_START,
     Ends,
     Offer,
-    constant_by_number,
     length_of_offer,
     offers,
+    offers_by_number,
     start_of_offer,
 )
 from headrace.engine.operators.pane_store import PANE
 from headrace.engine.operators.partial_rows import merge_groups
-from headrace.engine.relations import Sql, all_of, call, column, keep, named, select
+from headrace.engine.relations import Sql, all_of, call, column, distributed, keep, named, select
 from headrace.plan.window_graph import WindowGraph
 from headrace.plan.windows import Hopping
 
@@ -60,9 +60,7 @@ def close_by_tree(
             **keep(merged),
         },
     )
-    if keys:
-        placed.set("distribute", exp.Distribute(expressions=[column(key) for key in keys]))
-    rows: exp.Query = placed
+    rows: exp.Query = distributed(placed, keys) if keys else placed
     groups = [*keys, WINDOW_INDEX, WINDOW_START]
     for level in range(tree.height + 1):
         handed_on = _handed_on(rows, tree.offers(level), [*keys, *merged], ends)
@@ -119,7 +117,7 @@ def _handed_on(
         {**keep(others), _FROM: column(WINDOW_INDEX), _FROM_START: column(WINDOW_START)},
     )
     # One constant for all windows, indexed by the row's own: see ``expansion``.
-    mine = exp.Bracket(this=constant_by_number(offered), expressions=[column(_FROM)])
+    mine = exp.Bracket(this=offers_by_number(offered), expressions=[column(_FROM)])
     generated = select(before, None).select(call("inline", mine), copy=False)
     start = start_of_offer(column(_FROM_START))
     placed = select(generated, None).select(named(start, WINDOW_START), copy=False)
