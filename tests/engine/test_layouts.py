@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headrace.engine.compile import LiveQuery, compile_queries
+from headrace.engine.compile import compile_queries
 from headrace.engine.grouping import Grouping
 from headrace.engine.layouts import (
     Generation,
@@ -14,6 +14,7 @@ from headrace.engine.layouts import (
     forced_sharings,
 )
 from headrace.engine.operators.pane_store import PaneStore
+from headrace.engine.physical import LiveQuery
 from headrace.optimizer import optimize
 from headrace.optimizer.windows.layout import CostModel, PaneLayout, Sharing, layouts
 from headrace.plan.nodes import Aggregate, Node, OutputMode, Sink

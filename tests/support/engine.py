@@ -15,12 +15,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.checkpoint import Checkpoint
-from headrace.engine.compile import LiveQuery
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import SparkExecutor, ddl
 from headrace.engine.files import LocalFiles
 from headrace.engine.layouts import LayoutPolicy
 from headrace.engine.operators.stateless import table_view
+from headrace.engine.physical import LiveQuery
 from headrace.engine.relations import Relation
 from headrace.engine.runner import Batch, EpochReport, EpochRunner, Running
 from headrace.engine.sinks.base import QuerySink

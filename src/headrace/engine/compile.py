@@ -6,15 +6,11 @@ them: queries that need the same state find the same store, and state outlives a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-
 from headrace.engine.grouping import Grouping, reads_streams_plainly
 from headrace.engine.join_shape import JoinShape, join_shape
 from headrace.engine.layouts import Generation, LayoutPolicy, PanePlan, decide
-from headrace.engine.operators.base import Operator, Step, Store
+from headrace.engine.operators.base import Operator, Store
 from headrace.engine.operators.delta_join import DeltaJoin, JoinInput
-from headrace.engine.operators.join_conditions import reach_of
 from headrace.engine.operators.outer_join import OuterJoin
 from headrace.engine.operators.pane_aggregate import PaneAggregate
 from headrace.engine.operators.pane_store import Closing, Panes, PaneStore
@@ -32,7 +28,9 @@ from headrace.engine.operators.session_store import SessionStore
 from headrace.engine.operators.stateless import RowByRow, SourceRows, UnionRows
 from headrace.engine.operators.window_aggregate import Reading, WindowAggregate
 from headrace.engine.partials import Decomposed, coverage_of, decompose_all
+from headrace.engine.physical import LiveQuery, Physical, distinct_stores
 from headrace.engine.relations import is_table_join
+from headrace.engine.warm_up import warm_up
 from headrace.errors import QueryError
 from headrace.optimizer.windows.closing import closing_graph
 from headrace.plan.expressions import Expr, Named, conjunction
@@ -46,7 +44,6 @@ from headrace.plan.nodes import (
     OutputMode,
     Project,
     SameSession,
-    Sink,
     Source,
     Table,
     Union,
@@ -54,48 +51,6 @@ from headrace.plan.nodes import (
 from headrace.plan.times import aggregate_lag, join_lag
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
-
-
-@dataclass(frozen=True)
-class LiveQuery:
-    """A query that takes part: its optimized plan, and from when it sees every row."""
-
-    sink: Sink
-    visible_from: int | None
-
-
-@dataclass
-class Physical:
-    """Everything that runs in an epoch: stores in the order they advance, and query outputs."""
-
-    stores: list[Store] = field(default_factory=list)
-    outputs: dict[str, Operator] = field(default_factory=dict)
-    sources: dict[str, Source] = field(default_factory=dict)
-
-    def stores_of(self, operator: Operator) -> list[Store]:
-        """The stores that an operator depends on, itself or through its inputs."""
-        found: list[Store] = []
-        for below in operator.inputs:
-            found += self.stores_of(below)
-        return list(_distinct([*found, *operator.stores]))
-
-    def steps(self, query: str) -> list[Step]:
-        """What happens for one query in an epoch, in order."""
-        output = self.outputs[query]
-        steps: list[Step] = []
-
-        def visit(operator: Operator) -> None:
-            for below in operator.inputs:
-                visit(below)
-            for store in operator.stores:
-                if store.step() not in steps:
-                    steps.append(store.step())
-            for step in operator.steps():
-                if step not in steps:
-                    steps.append(step)
-
-        visit(output)
-        return steps
 
 
 def compile_queries(
@@ -393,7 +348,7 @@ class _Compiler:
         )
         sources = tuple(self._input(leaf.node) for leaf in shape.leaves)
         pairs = DeltaJoin(node, inputs, sources, shape.conditions, shape.edges, streams)
-        pairs.stores = _distinct(source.rows.store for source in inputs)
+        pairs.stores = distinct_stores(source.rows.store for source in inputs)
         if node.kind is JoinKind.INNER:
             return pairs
         left, right = inputs
@@ -472,35 +427,6 @@ class _Compiler:
     def _register(self, store: Store) -> None:
         self._stores[store.name] = store
         self.physical.stores.append(store)
-
-
-def warm_up(node: Node) -> int:
-    """How much time must pass after a beginning until a node's output is whole, in ms."""
-    own = 0
-    match node:
-        case Join():
-            reach = reach_of(node.time)
-            own = max(reach.before or 0, 0) + max(reach.after or 0, 0)
-        case Aggregate():
-            spans = [getattr(w, "length", 0) + getattr(w, "gap", 0) for w in node.windows]
-            own = max(spans)
-    return own + max((warm_up(below) for below in node.inputs), default=0)
-
-
-def warm_up_below(sink: Sink) -> int:
-    """The warm-up of a query: that of what its last aggregate reads, or of all it does."""
-    node: Node = sink.input
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return warm_up(node.input if isinstance(node, Aggregate) else node)
-
-
-def _distinct(stores: Iterable[Store]) -> tuple[Store, ...]:
-    found: list[Store] = []
-    for store in stores:
-        if not any(store is known for known in found):
-            found.append(store)
-    return tuple(found)
 
 
 def _own_name(side: Node, schema: Schema, name: str) -> str:

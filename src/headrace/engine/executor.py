@@ -109,6 +109,11 @@ class SparkExecutor:
         frame.createOrReplaceTempView(name)
         return exp.Select(expressions=[exp.Star()]).from_(exp.to_table(name), copy=False)
 
+    def expect_more(self, rows: int) -> None:
+        """The next definition makes this many rows of those that it reads."""
+        if self._rows_bound is not None:
+            self._rows_bound += rows
+
     def bind_files(self, files: Sequence[StateFile], schema: Schema) -> exp.Select:
         """Name the rows of some Parquet files. Columns that a file lacks are NULL."""
         frame = self.session.read.schema(ddl(schema)).parquet(*(file.path for file in files))

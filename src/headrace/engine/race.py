@@ -15,19 +15,21 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
-from headrace.engine.compile import LiveQuery, compile_queries, warm_up_below
+from headrace.engine.compile import compile_queries
 from headrace.engine.coordinator import Coordinator
 from headrace.engine.executor import SparkExecutor, ddl
 from headrace.engine.files import Files, plain_path
 from headrace.engine.ingest import Trigger
 from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.engine.operators.stateless import table_view
+from headrace.engine.physical import LiveQuery
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
 from headrace.engine.runner import EpochReport, EpochRunner, Running
 from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
+from headrace.engine.warm_up import warm_up_below
 from headrace.errors import CheckpointError, QueryError, StreamError
 from headrace.optimizer.windows.describe import DescribedWindows
 from headrace.optimizer.windows.layout import CostModel, Sharing

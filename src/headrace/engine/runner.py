@@ -18,13 +18,14 @@ from pyspark.sql import DataFrame
 
 from headrace.engine.checkpoint import Checkpoint, Committed, Intent
 from headrace.engine.compaction import merge_files
-from headrace.engine.compile import LiveQuery, Physical, compile_queries
+from headrace.engine.compile import compile_queries
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import SparkExecutor
 from headrace.engine.layouts import LayoutPolicy, decide
 from headrace.engine.operators.base import Operator, Store
 from headrace.engine.operators.pane_store import PaneStore
 from headrace.engine.operators.stateless import SourceRows
+from headrace.engine.physical import LiveQuery, Physical
 from headrace.engine.sinks import QuerySink
 from headrace.engine.sinks.results import ResultsSink
 from headrace.engine.spark_errors import one_line

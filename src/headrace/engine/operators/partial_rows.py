@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from headrace.engine.epoch import Epoch
+from headrace.engine.operators.old_and_new import NEW, old_and_new
 from headrace.engine.operators.pane_store import PaneStore
 from headrace.engine.partials import Decomposed
-from headrace.engine.relations import Relation, Sql, call, column, keep, named, select, union_all
+from headrace.engine.relations import Relation, Sql, call, column, keep, select
 from headrace.plan.nodes import Aggregate
-
-#: Whether a partial was stored by this epoch; over a group, whether any of them was.
-NEW = "__new"
 
 
 def read_panes(
@@ -22,17 +20,7 @@ def read_panes(
     """The stored partials of a span of time, this epoch's own included."""
     new = epoch.new(store.name, store.schema)
     old = epoch.old(store.name, store.schema, first, last)
-    parts = [(rows, flag) for rows, flag in ((old, False), (new, True)) if rows is not None]
-    if not parts:
-        return None
-    if not mark_new:
-        return union_all([rows.query for rows, _ in parts])
-    return union_all(
-        [
-            select(rows.query, None).select(named(exp.convert(flag), NEW), copy=False)
-            for rows, flag in parts
-        ]
-    )
+    return old_and_new(old, new, mark_new)
 
 
 def merges(aggregates: Mapping[str, Decomposed], only_changed: bool) -> dict[str, Sql]:

@@ -15,6 +15,7 @@ from headrace.engine.operators.expansion import (
     name_of,
     numbered,
 )
+from headrace.engine.operators.old_and_new import NEW, old_and_new
 from headrace.engine.operators.row_store import Arranged
 from headrace.engine.relations import (
     Relation,
@@ -23,17 +24,13 @@ from headrace.engine.relations import (
     column,
     keep,
     millis,
-    named,
     number,
     select,
     sql_of,
-    union_all,
     window_struct,
 )
 from headrace.plan.nodes import WINDOW_COLUMN, WINDOW_ID_COLUMN, Aggregate, OutputMode
 from headrace.plan.windows import Given, Hopping, Landmark, Trailing
-
-NEW = "__new"
 
 
 class RowAggregate(Operator):
@@ -138,19 +135,7 @@ class RowAggregate(Operator):
         self, epoch: Epoch, first: int | None, last: int | None, mark_new: bool
     ) -> exp.Query | None:
         new, old = self._rows.new(epoch), self._rows.old(epoch, first, last)
-        if mark_new and new is None:
-            return None
-        parts = [(rows, flag) for rows, flag in ((old, False), (new, True)) if rows is not None]
-        if not parts:
-            return None
-        if not mark_new:
-            return union_all([rows.query for rows, _ in parts])
-        return union_all(
-            [
-                select(rows.query, None).select(named(exp.convert(flag), NEW), copy=False)
-                for rows, flag in parts
-            ]
-        )
+        return None if mark_new and new is None else old_and_new(old, new, mark_new)
 
     def _aggregate(
         self, rows: exp.Query, extra: dict[str, Sql], groups: list[Sql], only_changed: bool

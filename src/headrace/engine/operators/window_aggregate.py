@@ -131,7 +131,9 @@ class WindowAggregate(Operator):
         panes = read_panes(epoch, reading.store, *span, only_changed)
         if panes is None:
             return None
-        if self._by_tree(reading, epoch.rows(reading.store.name, *span)):
+        rows = epoch.rows(reading.store.name, *span)
+        epoch.executor.expect_more(rows * sum(w.overlap for w in windows.values()))
+        if self._by_tree(reading, rows):
             return close_by_tree(
                 panes, self._keys, merged, reading.pane, reading.graph, windows, ends
             )

@@ -1,0 +1,59 @@
+"""What a compilation makes: the operators and stores that run in each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headrace.engine.operators.base import Operator, Step, Store
+from headrace.plan.nodes import Sink, Source
+
+
+@dataclass(frozen=True)
+class LiveQuery:
+    """A query that takes part: its optimized plan, and from when it sees every row."""
+
+    sink: Sink
+    visible_from: int | None
+
+
+@dataclass
+class Physical:
+    """Everything that runs in an epoch: stores in the order they advance, and query outputs."""
+
+    stores: list[Store] = field(default_factory=list)
+    outputs: dict[str, Operator] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
+
+    def stores_of(self, operator: Operator) -> list[Store]:
+        """The stores that an operator depends on, itself or through its inputs."""
+        found: list[Store] = []
+        for below in operator.inputs:
+            found += self.stores_of(below)
+        return list(distinct_stores([*found, *operator.stores]))
+
+    def steps(self, query: str) -> list[Step]:
+        """What happens for one query in an epoch, in order."""
+        output = self.outputs[query]
+        steps: list[Step] = []
+
+        def visit(operator: Operator) -> None:
+            for below in operator.inputs:
+                visit(below)
+            for store in operator.stores:
+                if store.step() not in steps:
+                    steps.append(store.step())
+            for step in operator.steps():
+                if step not in steps:
+                    steps.append(step)
+
+        visit(output)
+        return steps
+
+
+def distinct_stores(stores: Iterable[Store]) -> tuple[Store, ...]:
+    found: list[Store] = []
+    for store in stores:
+        if not any(store is known for known in found):
+            found.append(store)
+    return tuple(found)
