@@ -284,4 +284,4 @@ def test_state_stays_small(spark: SparkSession, tmp_path: Path) -> None:
     }
     assert rows["rows-l"] < 40, "rows of closed windows are forgotten"
     assert_same_rows(stage.answer("so_far"), [("a", 40), *((f"k{i}", 1) for i in range(40))])
-    assert_same_rows(stage.answer("distinct"), [(span(5 * i, 5 * i + 5), 6) for i in range(11)])
+    assert_same_rows(stage.answer("distinct"), [(span(5 * i, 5 * i + 5), 6) for i in range(7)])
