@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from headrace.engine.layouts import LayoutPolicy, describe_windows
+from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.optimizer import optimize
 from headrace.pipeline import load_pipeline
 from headrace.plan.dot import plan_dot, plans_dot
@@ -37,7 +37,8 @@ def windows_of_an_aggregate() -> str:
         " windows(window(ts, '20 minutes'), window(ts, '30 minutes'), window(ts, '40 minutes'))"
     )
     plan = optimize(plan_query(sql, {"readings": readings}).plan).plan
-    (windows,) = describe_windows(plan, {}, LayoutPolicy())
+    panes, _ = decide([plan], PanePlan(), {}, LayoutPolicy())
+    (windows,) = describe_windows(plan, panes, {}, LayoutPolicy())
     beside = graph_cluster(windows.graph, "g", windows.title, windows.costs)
     return plan_dot(plan, beside=beside)
 

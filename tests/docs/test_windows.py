@@ -6,7 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-from headrace.engine.layouts import LayoutPolicy, describe_windows
+from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.plan.nodes import Source
 from headrace.plan.types import DOUBLE, STRING, TIMESTAMP, Schema
 from headrace.sql import plan_query
@@ -24,7 +24,8 @@ def test_the_example_is_explained_as_shown() -> None:
     assert sql
     assert shown
     plan = plan_query(sql[1], {"readings": READINGS}).plan
-    (windows,) = describe_windows(plan, {}, LayoutPolicy())
+    panes, _ = decide([plan], PanePlan(), {}, LayoutPolicy())
+    (windows,) = describe_windows(plan, panes, {}, LayoutPolicy())
     assert windows.text == shown[1].rstrip("\n")
 
 

@@ -11,6 +11,7 @@ from headrace.engine.layouts import (
     LayoutPolicy,
     PanePlan,
     decide,
+    describe_windows,
     forced_sharings,
 )
 from headrace.engine.operators.pane_store import PaneStore
@@ -90,6 +91,20 @@ def test_a_coarser_grouping_takes_the_panes_of_a_finer_one() -> None:
     assert len(decided.hosts) == 2
     assert minutes(decided) == [[10]]
     assert len(active_stores(total, coarser, finer, panes=decided)) == 1
+
+
+def test_the_order_of_keys_makes_no_other_grouping() -> None:
+    one, two = counts(20, keys="auction, bidder"), counts(30, keys="bidder, auction")
+    decided, _ = decide([one, two], PanePlan(), {}, LayoutPolicy())
+    assert len(active_stores(one, two, panes=decided)) == 1
+
+
+def test_explain_tells_of_the_panes_that_others_made_necessary() -> None:
+    mine, other = counts(20), counts(30, keys="auction, bidder")
+    decided, _ = decide([other, mine], PanePlan(), {}, LayoutPolicy())
+    (windows,) = describe_windows(mine, decided, {}, LayoutPolicy())
+    assert windows.title == "auction of bids, from panes by auction, bidder"
+    assert windows.graph.factors == (tumbling(10 * MINUTE),)
 
 
 def test_a_grouping_keeps_its_host_when_the_finer_query_leaves() -> None:

@@ -80,15 +80,6 @@ class PaneCost:
         out = sum(self.emitted(w) for w in windows)
         return READ * read + MERGE * merged + (EXCHANGE + EMIT) * out
 
-    def tree(self, pane: Hopping, graph: WindowGraph) -> float:
-        """Closing windows through a graph whose rows are the panes."""
-        asked = sorted(graph.asked, key=lambda w: w.length)
-        read = self._read(pane, asked)
-        out = sum(self.emitted(w) for w in asked)
-        merged = read * _taken_in(graph, pane, self.load)
-        levels = LEVEL * _height(graph)
-        return (READ + EXCHANGE) * read + MERGE * merged + EMIT * out + levels
-
 
 def comes_out_larger(windows: Iterable[Hopping], pane: Hopping) -> bool:
     """Whether windows have more groups than the panes they are made of.

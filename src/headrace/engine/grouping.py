@@ -49,8 +49,8 @@ class Grouping:
         return _digest(Grouping(self.input, (), self.time, self.sharing)._shape)
 
     def is_coarser_than(self, other: Grouping) -> bool:
-        """Whether its groups are unions of the other's."""
-        return self.rows == other.rows and set(self.keys) < set(other.keys)
+        """Whether its groups are unions of the other's; keys in another order are the same."""
+        return self.rows == other.rows and set(self.keys) <= set(other.keys)
 
     def to_json(self) -> dict[str, Any]:
         return to_json(self._shape)

@@ -182,19 +182,23 @@ def _is_worth_hosting(host: Grouping, current: PanePlan, loads: Mapping[str, Loa
 
 
 def describe_windows(
-    plan: Node, loads: Mapping[str, Load], policy: LayoutPolicy
+    plan: Node, panes: PanePlan, loads: Mapping[str, Load], policy: LayoutPolicy
 ) -> list[DescribedWindows]:
-    """For each aggregate that has more windows than stored panes: how they are shared."""
+    """For each aggregate that is not stored as it is: how its windows are shared."""
     found = []
-    for family, nodes in aggregates_by_family([plan]).items():
-        windows, load = windows_of(nodes), loads.get(family)
-        ranked = layouts(windows, load, policy.of(nodes), policy.model)
-        if len(windows) == 1 and windows == set(ranked[0].layout.panes):
+    for nodes in aggregates_by_family([plan]).values():
+        host = panes.host(nodes[0])
+        windows, load = windows_of(nodes), loads.get(host.family)
+        layout = _restricted(panes.generations[host.family][-1], windows).layout
+        if len(windows) == 1 and windows == set(layout.panes):
             continue
         keys = ", ".join(str(key.expr) for key in nodes[0].keys) or "all rows"
         title = f"{keys} of {', '.join(sorted(nodes[0].streams()))}"
+        if set(host.keys) != {key.expr for key in nodes[0].keys}:
+            title += f", from panes by {', '.join(map(str, host.keys))}"
         parts = [part for node in nodes for part in (decompose_all(node.aggregates) or {}).values()]
-        found.append(described(title, ranked[0].layout, coverage_of(parts), load, tuple(ranked)))
+        ranked = tuple(layouts(windows, load, policy.of(nodes), policy.model))
+        found.append(described(title, layout, coverage_of(parts), load, ranked))
     return found
 
 

@@ -361,13 +361,20 @@ class Race:
         return self._coordinator.progress_of(name) if self._coordinator is not None else []
 
     def explain_steps(self, sink: Sink) -> list[object]:
-        panes, _ = decide([sink], PanePlan(), self.loads, self._layout_policy)
+        panes = self._panes_with(sink)
         physical = compile_queries([LiveQuery(sink, None)], panes, self.settings.window_closing)
         return list(physical.steps(sink.name))
 
+    def _panes_with(self, sink: Sink) -> PanePlan:
+        """How panes are laid out if this query takes part, beside those that do already."""
+        current = PanePlan() if self._runner is None else self._runner.state.panes
+        panes, _ = decide([*self.plans(), sink], current, self.loads, self._layout_policy)
+        return panes
+
     def explain_windows(self, sink: Sink) -> list[DescribedWindows]:
         """The windows of a query that share work, or would if it paid."""
-        return describe_windows(sink, self.loads, self._layout_policy)
+        panes = self._panes_with(sink)
+        return describe_windows(sink, panes, self.loads, self._layout_policy)
 
     @property
     def loads(self) -> Mapping[str, Load]:

@@ -74,6 +74,21 @@ class Ends:
         return None if self.up_to is None else self.up_to - 1
 
 
+def ends_of_interest(
+    before: int | None, after: int | None, lag: int, start_from: int | None, changes: bool
+) -> Ends | None:
+    """The windows that an epoch may put out, by its watermarks; None where there are none.
+
+    Those that close in it, or with ``changes`` all that are still open.
+    """
+    above = None if before is None else before - lag
+    if changes:
+        return Ends(above, None, start_from)
+    if after is None or before == after:
+        return None
+    return Ends(above, after - lag, start_from)
+
+
 def expand(source: exp.Query, time: Sql, windows: Mapping[int, Hopping], ends: Ends) -> exp.Select:
     """Each input row once per window of interest that holds its time (ms).
 

@@ -11,6 +11,7 @@ from headrace.engine.operators.expansion import (
     WINDOW_START,
     Ends,
     end_of,
+    ends_of_interest,
     expand,
     name_of,
     numbered,
@@ -67,14 +68,9 @@ class RowAggregate(Operator):
             if after is None or before == after:
                 return None
             return self._trailing(epoch, first_window, after)
-        above = None if before is None else before - self._lag
-        if self._mode is OutputMode.UPDATE:
-            ends = Ends(above, None, self._visible_from)
-        elif after is None or before == after:
-            return None
-        else:
-            ends = Ends(above, after - self._lag, self._visible_from)
-        return self._windows(epoch, ends, self._mode is OutputMode.UPDATE)
+        changes = self._mode is OutputMode.UPDATE
+        ends = ends_of_interest(before, after, self._lag, self._visible_from, changes)
+        return None if ends is None else self._windows(epoch, ends, changes)
 
     def _windows(self, epoch: Epoch, ends: Ends, only_changed: bool) -> Relation | None:
         windows = tuple(w for w in self.node.windows if isinstance(w, Hopping))

@@ -20,6 +20,7 @@ from headrace.engine.operators.expansion import (
     WINDOW_START,
     Ends,
     end_of,
+    ends_of_interest,
     expand,
     name_of,
 )
@@ -38,6 +39,7 @@ from headrace.engine.relations import (
 from headrace.plan.nodes import WINDOW_COLUMN, WINDOW_ID_COLUMN, Aggregate, OutputMode
 from headrace.plan.window_graph import WindowGraph, graph_text
 from headrace.plan.windows import Hopping
+from headrace.stats.load import Load
 
 
 @dataclass(frozen=True)
@@ -86,19 +88,13 @@ class WindowAggregate(Operator):
         return self.readings[-1].store.inputs()
 
     def delta(self, epoch: Epoch) -> Relation | None:
-        before, after = epoch.before(self._streams), epoch.after(self._streams)
-        above = None if before is None else before - self._lag
         only_changed = self._mode is OutputMode.UPDATE
-        if only_changed:
-            if not any(epoch.new_files(reading.store.name) for reading in self.readings):
-                return None
-            ends = Ends(above, None, self._visible_from)
-        else:
-            if after is None or before == after:
-                return None
-            ends = Ends(above, after - self._lag, self._visible_from)
-            if not _any_closes(self._windows, ends):
-                return None
+        if only_changed and not any(epoch.new_files(r.store.name) for r in self.readings):
+            return None
+        before, after = epoch.before(self._streams), epoch.after(self._streams)
+        ends = ends_of_interest(before, after, self._lag, self._visible_from, only_changed)
+        if ends is None or not _any_closes(self._windows, ends):
+            return None
         merged = merges(self._aggregates, only_changed)
         parts = [
             part
@@ -133,7 +129,7 @@ class WindowAggregate(Operator):
             return None
         rows = epoch.rows(reading.store.name, *span)
         epoch.executor.expect_more(rows * sum(w.overlap for w in windows.values()))
-        if self._by_tree(reading, rows):
+        if self._by_tree(reading, rows, epoch.loads.get(reading.store.family)):
             return close_by_tree(
                 panes, self._keys, merged, reading.pane, reading.graph, windows, ends
             )
@@ -142,10 +138,10 @@ class WindowAggregate(Operator):
         placed = expand(panes, column(PANE), windows, ends)
         return merge_groups(placed, self._groups, merged)
 
-    def _by_tree(self, reading: Reading, rows: int) -> bool:
+    def _by_tree(self, reading: Reading, rows: int, load: Load | None) -> bool:
         if self._closing != "auto":
             return self._closing == "tree"
-        return tree_pays(reading.graph, reading.pane, rows)
+        return tree_pays(reading.graph, reading.pane, rows, load)
 
     @property
     def _groups(self) -> list[str]:
