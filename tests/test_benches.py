@@ -22,6 +22,7 @@ from headrace.bench.contestants import (
     run_native,
 )
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
+from headrace.bench.factor_windows import ALTERNATIVES
 from headrace.bench.harness import SCALES, Case, Setup, difference_between
 from headrace.bench.soak import growth
 
@@ -103,6 +104,25 @@ def test_latency_runs(spark: SparkSession, tmp_path: Path) -> None:
     assert set(long["ratio"]) == {"late/early", "late/early wall", "late/early epoch"}
     assert len(long["notes"]["series"]["lines"]["headrace"]) == 5
     assert 0.6 <= done <= 1.001
+
+
+@pytest.mark.slow
+def test_factor_windows_runs(spark: SparkSession, tmp_path: Path) -> None:
+    report, done = run_tiny("factor-windows", spark, tmp_path)
+    published, *others = report["cases"]
+    assert set(published["ratio"]) == {"native/headrace"}
+    limits = [case for case in others if case["notes"].get("limit")]
+    choices = [case for case in others if case["notes"].get("choice")]
+    assert (len(limits), len(choices)) == (2, 2)
+    for case in choices:
+        assert set(case["seconds"]) == {*ALTERNATIVES, "headrace"}
+    summary = report["summary"]
+    # The search beyond the paper is never worse, and proves how good it is.
+    for name in ("R-20-tumbling", "R-20-hopping", "S-20-tumbling", "S-20-hopping"):
+        published_least = summary[f"{name} planned cost, none/published least"]
+        assert summary[f"{name} planned cost, none/searched least"] >= published_least
+        assert summary[f"{name} greatest gap to the bound"] < 0.1
+    assert done == pytest.approx(1.0)
 
 
 @pytest.mark.slow

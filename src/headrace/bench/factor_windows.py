@@ -22,9 +22,14 @@ from typing import Any
 from headrace.bench.contestants import FileStream, StandingQuery, run_headrace, run_native
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.bench.harness import Case, Outcome, Report, Setup, compare, describe_machine
-from headrace.bench.window_sets import SETUPS, window_set, windows_sql
+from headrace.bench.window_sets import SETUPS, UNIT, window_set, windows_sql
+from headrace.cost.factor_windows import PaperCost
+from headrace.optimizer.windows.published import min_cost_graph_with_factors
+from headrace.optimizer.windows.steiner import best_graph
+from headrace.plan.coverage import Coverage
 from headrace.plan.windows import Hopping, common_pane
 
+PLANNED_SETS = 6
 BATCHES = 4
 FILES = 20
 
@@ -250,8 +255,32 @@ class _Bench:
         )
         return outcome if with_results else Outcome(outcome.seconds)
 
-    def summary(self, cases: list[Case]) -> dict[str, float]:
+    def planning(self) -> dict[str, float]:
+        """For sets of 20 windows: what each search saves by the paper's cost, and its time."""
         found: dict[str, float] = {}
+        for name in ("R-20-tumbling", "R-20-hopping", "S-20-tumbling", "S-20-hopping"):
+            saved: dict[str, list[float]] = {"published": [], "searched": []}
+            gaps, seconds = [], []
+            for seed in range(PLANNED_SETS):
+                windows = window_set(self.by_name[name], seed)
+                costs = PaperCost.of(windows, unit=UNIT)
+                alone = sum(costs.step(window, None) for window in windows)
+                published = min_cost_graph_with_factors(windows, Coverage.COVERED, costs)
+                started = time.perf_counter()
+                searched = best_graph(windows, Coverage.COVERED, costs)
+                seconds.append(time.perf_counter() - started)
+                saved["published"].append(alone / costs.total(published))
+                saved["searched"].append(alone / searched.cost)
+                gaps.append(searched.gap)
+            for which, ratios in saved.items():
+                found[f"{name} planned cost, none/{which} least"] = min(ratios)
+                found[f"{name} planned cost, none/{which} most"] = max(ratios)
+            found[f"{name} greatest gap to the bound"] = max(gaps)
+            found[f"{name} longest search, seconds"] = max(seconds)
+        return found
+
+    def summary(self, cases: list[Case]) -> dict[str, float]:
+        found = self.planning()
         for name in self.size.setups:
             ratios = [c.ratio["native/headrace"] for c in cases if c.notes.get("setup") == name]
             found[f"{name} native/headrace mean"] = mean(ratios)
