@@ -92,12 +92,16 @@ def comes_out_larger(windows: Iterable[Hopping], pane: Hopping) -> bool:
 def tree_pays(graph: WindowGraph, pane: Hopping, panes: int, load: Load | None = None) -> bool:
     """Whether this many stored panes are better merged through the graph than straight.
 
-    Without a load, every pane is taken to have the same groups.
+    Without a load, every pane is taken to have the same groups. A graph that computes each window
+    straight from panes is no tree.
     """
+    levels = _height(graph)
+    if levels == 0:
+        return False
     straight = sum(w.length / w.slide for w in graph.asked)
     out = sum(pane.length / w.slide * _groups(w, pane, load) for w in graph.asked)
     saved = MERGE * (straight - _taken_in(graph, pane, load)) + EXCHANGE * (out - 1)
-    return panes * saved > LEVEL * _height(graph)
+    return panes * saved > LEVEL * levels
 
 
 def _taken_in(graph: WindowGraph, pane: Hopping, load: Load | None) -> float:
