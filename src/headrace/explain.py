@@ -16,8 +16,10 @@ from headrace.cost.rows import flow_cost, row_flow
 from headrace.errors import QueryError
 from headrace.optimizer.advice import advise
 from headrace.optimizer.driver import Optimized
+from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, hourly_cost
 from headrace.optimizer.windows.describe import DescribedWindows
 from headrace.plan.dot import plan_dot
+from headrace.plan.join_graph import order_text
 from headrace.plan.json import plan_hash, to_json
 from headrace.plan.nodes import Node
 from headrace.plan.text import plan_text, plans_text
@@ -55,6 +57,8 @@ class Explanation:
     statistics: Statistics = NO_STATISTICS
     #: Aggregates over windows that share work, or could.
     windows: Sequence[DescribedWindows] = ()
+    #: Joins of streams, with the orders that they could have.
+    joins: Sequence[DescribedJoin | FixedJoin] = ()
     #: What the engine advises, besides what the plan and the statistics show.
     advice: Sequence[str] = ()
 
@@ -63,13 +67,19 @@ def explain(query: Explanation, mode: str = "simple") -> str:
     """The explanation in one of the modes that PySpark has, or as ``dot``."""
     match mode:
         case "simple":
-            return _joined(_plan_section(query), _windows_section(query), _steps_section(query))
+            return _joined(
+                _plan_section(query),
+                _windows_section(query),
+                _joins_section(query),
+                _steps_section(query),
+            )
         case "extended":
             return _joined(
                 _section("As written", plan_text(query.logical)),
                 _rules_section(query.optimized),
                 _plan_section(query),
                 _windows_section(query),
+                _joins_section(query),
                 _steps_section(query),
                 _alternatives_section(query),
                 _advice_section(query),
@@ -78,6 +88,7 @@ def explain(query: Explanation, mode: str = "simple") -> str:
             return _joined(
                 _cost_section(query),
                 _windows_section(query),
+                _joins_section(query),
                 _alternatives_section(query),
                 _advice_section(query),
             )
@@ -113,6 +124,13 @@ def _windows_section(query: Explanation) -> str:
     if not query.windows:
         return ""
     return _section("Windows", "\n".join(windows.text for windows in query.windows))
+
+
+def _joins_section(query: Explanation) -> str:
+    """In which order joins run, in which they could, and why not in others."""
+    if not query.joins:
+        return ""
+    return _section("Joins", "\n".join(join.text for join in query.joins))
 
 
 def _steps_section(query: Explanation) -> str:
@@ -212,6 +230,7 @@ def _as_json(query: Explanation) -> dict[str, Any]:
             }
             for windows in query.windows
         ],
+        "joins": [_join_json(join) for join in query.joins],
         "steps": [step.describe() for step in query.steps],
         "rows_per_second": [
             {
@@ -233,6 +252,28 @@ def _as_json(query: Explanation) -> dict[str, Any]:
             for choice in query.alternatives
         ],
         "advice": _advice(query),
+    }
+
+
+def _join_json(join: DescribedJoin | FixedJoin) -> dict[str, Any]:
+    if isinstance(join, FixedJoin):
+        return {"fixed": join.text}
+    return {
+        "inputs": list(join.names),
+        "level": None if join.level is None else join.level.value,
+        "order": join.name(join.chosen),
+        "orders": [
+            {
+                "order": join.name(order),
+                "cost": _cost_json(hourly_cost(order)),
+                "rules": list(order.rules),
+            }
+            for order in join.orders
+        ],
+        "refused": [
+            {"order": order_text(order, join.names), "reason": reason}
+            for order, reason in join.refused
+        ],
     }
 
 

@@ -17,12 +17,29 @@ from headrace.engine.race import Race
 from headrace.errors import HeadraceError, QueryError
 from headrace.explain import Alternative, Explanation, explain
 from headrace.optimizer import Optimized, optimize
+from headrace.optimizer.joins.describe import (
+    DescribedJoin,
+    fixed_joins,
+    hourly_cost,
+    parse_order,
+)
+from headrace.optimizer.joins.search import JoinOrder
+from headrace.optimizer.joins.steps import Refusal, steps_of
 from headrace.optimizer.windows.layout import Sharing
+from headrace.plan.join_graph import join_graph, topmost_joins, with_order
 from headrace.plan.nodes import Aggregate, Node, OutputMode, Sink
 from headrace.plan.text import plan_text
 from headrace.plan.types import Schema
 from headrace.plan.windows import Landmark
 from headrace.stats.catalog import Statistics
+
+
+def _order_reason(order: JoinOrder) -> str:
+    steps = [step for step in order.steps if step.implied is not None]
+    if not steps:
+        return "each pair by a condition of the query"
+    return "a pair by what its other conditions imply"
+
 
 _unnamed = itertools.count(1)
 
@@ -81,8 +98,15 @@ class Query:
         sink = Sink(optimized.plan, "query", "results", _natural_mode(optimized.plan))
         steps: list[Any] = self._race.explain_steps(sink)
         ranked = [entry.info for entry in self.alternatives()]
-        windows = self._race.explain_windows(sink)
-        described = Explanation(self.plan, optimized, steps, ranked, self._statistics(), windows)
+        described = Explanation(
+            self.plan,
+            optimized,
+            steps,
+            ranked,
+            self._statistics(),
+            self._race.explain_windows(sink),
+            self._race.explain_joins(optimized.plan),
+        )
         return explain(described, mode)
 
     def alternatives(self) -> list[RankedPlan]:
@@ -114,7 +138,46 @@ class Query:
                 _SHARING_REASONS[forced.sharing],
             )
             found.setdefault(forced.plan, RankedPlan(info, forced.plan))
+        for joins in self._race.explain_joins(full.plan):
+            if isinstance(joins, DescribedJoin):
+                for order in joins.orders:
+                    plan = with_order(full.plan, joins.join, order.order)
+                    chosen = order is joins.chosen and optimized.plan == full.plan
+                    info = Alternative(
+                        f"join order {joins.name(order)}",
+                        hourly_cost(order),
+                        ", ".join(order.rules) or "none",
+                        chosen or plan == optimized.plan,
+                        _order_reason(order),
+                    )
+                    found.setdefault(plan, RankedPlan(info, plan))
         return list(found.values())
+
+    def in_order(self, *order: object) -> Query:
+        """The same query with its joins in this order, given by the aliases of their inputs.
+
+        ``in_order("a", "c", "b")`` joins a with c and then b, ``in_order(("a", "b"), ("c", "d"))``
+        two joins with each other. An order that is not valid is refused, and the reason told.
+        """
+        plan = self.optimized.plan
+        reasons: list[str] = []
+        for join in topmost_joins(plan):
+            graph = join_graph(join)
+            wanted = parse_order(graph, order)
+            if isinstance(wanted, str):
+                reasons.append(wanted)
+                continue
+            steps = steps_of(graph, wanted, self._race.join_policy.disabled)
+            if isinstance(steps, Refusal):
+                reasons.append(steps.reason)
+                continue
+            return Query(self._race, self._statistics, self.plan, with_order(plan, join, wanted))
+        reasons = [*fixed_joins(plan), *reasons] or ["the query joins no streams"]
+        raise QueryError(
+            f"the joins cannot run in that order: {reasons[0]}",
+            hint="explain() lists the valid orders",
+            condition="INVALID_JOIN_ORDER",
+        )
 
     def using(self, alternative: RankedPlan) -> Query:
         """The same query, with this plan whatever the optimizer thinks of it."""

@@ -105,11 +105,6 @@ class Headrace:
     def sql(self, text: str) -> Query:
         """A query from SQL text."""
         parsed = plan_query(text, self._catalog, self._function_type, self._time_zone())
-        if parsed.hints:
-            raise QueryError(
-                f"the hint {parsed.hints[0].name} cannot be followed yet",
-                hint="leave it out; alternatives() and using() choose among plans",
-            )
         return Query(self._race, self.statistics, parsed.plan)
 
     def read(self, name: str) -> QueryBuilder:

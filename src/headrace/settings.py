@@ -150,6 +150,19 @@ SETTINGS: tuple[Setting, ...] = (
         "Names of optimizer rules that are not applied, separated by commas.",
     ),
     Setting(
+        "joins.reorder",
+        "true",
+        _boolean,
+        "Whether joins run in the cheapest order instead of the one written.",
+    ),
+    Setting(
+        "joins.passes",
+        "auto",
+        _one_of("auto", "whole", "terms"),
+        "How the new results of a join are found: all inputs in one pass, the new rows of each "
+        "input against the others, or whichever costs less in that epoch.",
+    ),
+    Setting(
         "windows.sharing",
         "factors",
         _one_of("none", "windows", "factors"),
@@ -201,6 +214,8 @@ class Settings:
     retained_commits: int
     allow_query_change: bool
     disabled_rules: frozenset[str]
+    reorder_joins: bool
+    join_passes: str
     window_sharing: str
     window_closing: str
     window_cost_model: str

@@ -18,6 +18,7 @@ from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import SparkExecutor, ddl
 from headrace.engine.files import LocalFiles
+from headrace.engine.join_orders import JoinPolicy
 from headrace.engine.layouts import LayoutPolicy
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.physical import LiveQuery
@@ -51,20 +52,21 @@ class CollectingSink(QuerySink):
 
 @dataclass(frozen=True)
 class WindowPlan:
-    """How windows share panes, and how they are computed from them."""
+    """How windows share panes, how they are computed from them, and how joins are."""
 
     policy: LayoutPolicy = field(default_factory=LayoutPolicy)
     closing: str = "auto"
+    joins: JoinPolicy = field(default_factory=JoinPolicy)
 
 
 #: Every way to share and to compute; each of them is taken even where it costs more.
 ALL_WINDOW_PLANS = tuple(
-    WindowPlan(LayoutPolicy(sharing, least_gain=-inf), closing)
-    for sharing, closing in (
-        (Sharing.FACTORS, "tree"),
-        (Sharing.NONE, "flat"),
-        (Sharing.WINDOWS, "tree"),
-        (Sharing.FACTORS, "flat"),
+    WindowPlan(LayoutPolicy(sharing, least_gain=-inf), closing, JoinPolicy(passes=passes))
+    for sharing, closing, passes in (
+        (Sharing.FACTORS, "tree", "terms"),
+        (Sharing.NONE, "flat", "whole"),
+        (Sharing.WINDOWS, "tree", "auto"),
+        (Sharing.FACTORS, "flat", "whole"),
     )
 )
 
@@ -125,7 +127,11 @@ def run_engine(
         if number in restart_after:
             runner = _open(executor, folder, running, plan)
         elif len(plans) > 1:
-            runner.policy, runner.closing = plan.policy, plan.closing
+            runner.policy, runner.closing, runner.join_policy = (
+                plan.policy,
+                plan.closing,
+                plan.joins,
+            )
             runner.use(runner.queries)
     rows = {
         name: [sink.epochs.get(number + 1, []) for number in range(len(epochs))]
@@ -140,7 +146,7 @@ def _open(
     checkpoint = Checkpoint(lambda _: LocalFiles(), str(folder), retained_commits=5)
     state, _ = checkpoint.open()
     key = folder.name.replace("-", "_")
-    runner = EpochRunner(executor, checkpoint, state, key, plan.policy, plan.closing)
+    runner = EpochRunner(executor, checkpoint, state, key, plan.policy, plan.closing, plan.joins)
     runner.use(running)
     return runner
 

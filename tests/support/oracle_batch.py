@@ -219,18 +219,18 @@ def join_condition(node: Join) -> str:
     parts = [f"{duck_sql(left)} = {duck_sql(right)}" for left, right in node.keys]
     if node.residual is not None:
         parts.append(duck_sql(node.residual))
-    if node.time is not None:
-        left, right = (f"epoch_us({quote(c.name)})" for c in (node.time.left, node.time.right))
-    match node.time:
-        case Within(lower=lower, upper=upper):
-            if lower is not None:
-                parts.append(f"{right} - {left} >= {lower * 1000}")
-            if upper is not None:
-                parts.append(f"{right} - {left} <= {upper * 1000}")
-        case SameWindow(window=window):
-            parts.append(shares_window(left, right, window))
-        case SameSession():
-            parts.append("__left_session = __right_session")
+    for time in node.times:
+        left, right = (f"epoch_us({quote(c.name)})" for c in (time.left, time.right))
+        match time:
+            case Within(lower=lower, upper=upper):
+                if lower is not None:
+                    parts.append(f"{right} - {left} >= {lower * 1000}")
+                if upper is not None:
+                    parts.append(f"{right} - {left} <= {upper * 1000}")
+            case SameWindow(window=window):
+                parts.append(shares_window(left, right, window))
+            case SameSession():
+                parts.append("__left_session = __right_session")
     return " AND ".join(parts) or "true"
 
 

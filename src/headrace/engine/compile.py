@@ -7,6 +7,7 @@ them: queries that need the same state find the same store, and state outlives a
 from __future__ import annotations
 
 from headrace.engine.grouping import Grouping, reads_streams_plainly
+from headrace.engine.join_orders import JoinPolicy
 from headrace.engine.join_shape import JoinShape, join_shape
 from headrace.engine.layouts import Generation, LayoutPolicy, PanePlan, decide
 from headrace.engine.operators.base import Operator, Store
@@ -33,7 +34,8 @@ from headrace.engine.relations import is_table_join
 from headrace.engine.warm_up import warm_up
 from headrace.errors import QueryError
 from headrace.optimizer.windows.closing import closing_graph
-from headrace.plan.expressions import Expr, Named, conjunction
+from headrace.plan.expressions import Cast, Column, Expr, Named, conjunction
+from headrace.plan.join_graph import Leaf
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import (
     Aggregate,
@@ -48,24 +50,28 @@ from headrace.plan.nodes import (
     Table,
     Union,
 )
-from headrace.plan.times import aggregate_lag, join_lag
+from headrace.plan.times import aggregate_lag, held_back_by, join_lag
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 
 
 def compile_queries(
-    queries: list[LiveQuery], panes: PanePlan | None = None, closing: str = "auto"
+    queries: list[LiveQuery],
+    panes: PanePlan | None = None,
+    closing: str = "auto",
+    joins: JoinPolicy | None = None,
 ) -> Physical:
     """Operators for all queries, with the stores they share.
 
     ``panes`` says how those of all groupings are laid out; without it each gets the layout that it
-    would begin with. ``closing`` forces how windows are computed from panes.
+    would begin with. ``closing`` forces how windows are computed from panes, ``joins`` says in
+    which orders joins may run.
     """
     plans: list[Node] = [query.sink for query in queries]
     if panes is None:
         panes, _ = decide(plans, PanePlan(), {}, LayoutPolicy())
     inputs = [host.input for host in panes.hosts.values()]
-    compiler = _Compiler(_union_sources([*plans, *inputs]), panes, closing)
+    compiler = _Compiler(_union_sources([*plans, *inputs]), panes, closing, joins or JoinPolicy())
     for query in queries:
         compiler.add(query)
     return compiler.physical
@@ -95,9 +101,12 @@ def _union_sources(plans: list[Node]) -> dict[str, Source]:
 class _Compiler:
     """Compiles one query after another; equal subplans become one operator."""
 
-    def __init__(self, sources: dict[str, Source], panes: PanePlan, closing: str) -> None:
+    def __init__(
+        self, sources: dict[str, Source], panes: PanePlan, closing: str, joins: JoinPolicy
+    ) -> None:
         self._panes = panes
         self._closing = closing
+        self._joins = joins
         self.physical = Physical(sources=sources)
         self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
         self._stores: dict[str, Store] = {}
@@ -160,7 +169,7 @@ class _Compiler:
 
     def _aggregate(self, node: Aggregate) -> Operator:
         window = node.windows[0]
-        streams = node.streams()
+        streams = node.streams() | self._held_back(node.input, node.time.name)
         lag = 0 if isinstance(window, Landmark) else aggregate_lag(node)
         parts = decompose_all(node.aggregates)
         if isinstance(window, Session):
@@ -342,34 +351,45 @@ class _Compiler:
         if isinstance(node.time, SameSession):
             return self._session_join(node, node.time)
         shape = join_shape(node)
-        streams = node.streams()
-        inputs = tuple(
-            self._join_input(shape, index, streams) for index in range(len(shape.leaves))
-        )
-        sources = tuple(self._input(leaf.node) for leaf in shape.leaves)
-        pairs = DeltaJoin(node, inputs, sources, shape.conditions, shape.edges, streams)
+        held_back = (self._held_back(leaf.node, leaf.own_time) for leaf in shape.graph.leaves)
+        streams = node.streams().union(*held_back)
+        leaves = shape.graph.leaves
+        inputs = tuple(self._join_input(shape, index, streams) for index in range(len(leaves)))
+        sources = tuple(self._input(leaf.node) for leaf in leaves)
+        pairs = DeltaJoin(node, inputs, sources, shape, streams, self._joins)
         pairs.stores = distinct_stores(source.rows.store for source in inputs)
         if node.kind is JoinKind.INNER:
             return pairs
         left, right = inputs
-        outer = OuterJoin(
-            node, pairs, left, right, shape.conditions, shape.edges[0], streams, shape.lag
-        )
+        outer = OuterJoin(node, pairs, left, right, shape, streams)
         outer.stores = pairs.stores
         return outer
 
     def _join_input(self, shape: JoinShape, index: int, streams: frozenset[str]) -> JoinInput:
-        leaf = shape.leaves[index]
-        late = Lateness(streams, shape.lag) if shape.edges else None
+        graph = shape.graph
+        leaf = graph.leaves[index]
+        late = Lateness(streams, shape.lag) if graph.timed else None
         retention = Retention(streams, shape.kept(index))
         rows = self._arranged(leaf.node, leaf.own_time, late, retention)
-        return JoinInput(rows, leaf.schema, leaf.time, None if shape.edges else leaf.ttl)
+        keys = tuple(
+            (position, stored_column(rows, leaf, key))
+            for position, members in enumerate(graph.key_classes)
+            for owner, key in members
+            if owner == index
+        )
+        rows.store.counted |= {name for _, name in keys if name is not None}
+        return JoinInput(rows, leaf.schema, leaf.time, None if graph.timed else leaf.ttl, keys)
 
     def _session_join(self, node: Join, time: SameSession) -> Operator:
-        streams, lag = node.streams(), join_lag(node)
+        sides = (
+            (node.left, node.left_schema, time.left.name),
+            (node.right, node.right_schema, time.right.name),
+        )
+        held_back = (self._held_back(s, _own_name(s, schema, name)) for s, schema, name in sides)
+        streams, lag = node.streams().union(*held_back), join_lag(node)
         members = SessionMembers(node, time, self._input(node.left), self._input(node.right))
         late = Lateness(streams, lag)
-        name = f"sessions-{plan_hash(node)[:16]}-{self._visible_from or 0}"
+        name = self._sessions_name(node)
         store = self._stores.get(name)
         if not isinstance(store, SessionStore):
             store = SessionStore(
@@ -377,20 +397,30 @@ class _Compiler:
             )
             self._register(store)
         retention = Retention(streams, lag + time.gap, sessions=store.name)
-        sides = [
+        left, right = (
             JoinInput(
                 self._arranged(side, _own_name(side, schema, column), late, retention),
                 schema,
                 column,
             )
-            for side, schema, column in (
-                (node.left, node.left_schema, time.left.name),
-                (node.right, node.right_schema, time.right.name),
-            )
-        ]
-        operator = SessionJoin(node, store, sides[0], sides[1])
-        operator.stores = (store, sides[0].rows.store, sides[1].rows.store)
+            for side, schema, column in sides
+        )
+        operator = SessionJoin(node, store, left, right)
+        operator.stores = (store, left.rows.store, right.rows.store)
         return operator
+
+    def _sessions_name(self, node: Join) -> str:
+        return f"sessions-{plan_hash(node)[:16]}-{self._visible_from or 0}"
+
+    def _held_back(self, node: Node, time: str) -> frozenset[str]:
+        """The stores of session joins whose open sessions hold back a time, as clocks."""
+        self._input(node)
+        names = frozenset(self._sessions_name(join) for join in held_back_by(node, time))
+        for name in names:
+            store = self._stores[name]
+            assert isinstance(store, SessionStore)
+            store.holds_back = True
+        return names
 
     # Row stores
 
@@ -427,6 +457,28 @@ class _Compiler:
     def _register(self, store: Store) -> None:
         self._stores[store.name] = store
         self.physical.stores.append(store)
+
+
+def stored_column(rows: Arranged, leaf: Leaf, key: Expr) -> str | None:
+    """The column of a store that a join's key is, if it is one."""
+    while isinstance(key, Cast):
+        key = key.argument
+    if not isinstance(key, Column):
+        return None
+    name = leaf.own_name(key.name)
+    for node in reversed(rows.chain):
+        if isinstance(node, Project):
+            expr = next(c.expr for c in node.columns if c.name == name)
+            if not isinstance(expr, Column):
+                return None
+            name = expr.name
+        elif isinstance(node, Join):
+            alias = node.left_alias if node.left.streams() else node.right_alias
+            stream = node.left if node.left.streams() else node.right
+            name = name.removeprefix(f"{alias}.") if alias else name
+            if name not in stream.schema:
+                return None
+    return name
 
 
 def _own_name(side: Node, schema: Schema, name: str) -> str:

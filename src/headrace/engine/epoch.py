@@ -10,6 +10,7 @@ from headrace.engine.arrangements import StateFile
 from headrace.engine.checkpoint import Checkpoint, Committed
 from headrace.engine.executor import Kept, SparkExecutor, WatchedInput
 from headrace.engine.failpoints import reach
+from headrace.engine.join_orders import JoinMemory
 from headrace.engine.relations import Relation, Sql
 from headrace.plan.types import Schema
 from headrace.stats.load import Load
@@ -37,6 +38,9 @@ class Epoch:
     late: dict[tuple[str, str], int] = field(default_factory=dict)
     #: What this epoch brought to each grouping that has panes.
     loads: dict[str, Load] = field(default_factory=dict)
+    #: What is known of joins, which an epoch adds to, and whether it counts their keys.
+    joins: JoinMemory = field(default_factory=JoinMemory)
+    counts_keys: bool = False
 
     def before(self, streams: Iterable[str]) -> int | None:
         """The operator's watermark at the start of the epoch; None while a stream has none."""

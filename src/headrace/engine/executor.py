@@ -171,6 +171,12 @@ class SparkExecutor:
         """The definition as a DataFrame for who is not part of an epoch, on any thread."""
         return self.session.sql(_text(query))
 
+    def figure(self, query: exp.Query) -> int | None:
+        """The one number that a definition comes to."""
+        self.jobs += 1
+        row = self.frame(query).first()
+        return None if row is None else row[0]
+
     def bind_watched(self, query: exp.Query, watch: Mapping[str, Sql]) -> WatchedRows:
         """Name a definition's rows, and watch them as the definition above reads them."""
         observation = Observation()

@@ -20,17 +20,20 @@ from headrace.engine.coordinator import Coordinator
 from headrace.engine.executor import SparkExecutor, ddl
 from headrace.engine.files import Files, plain_path
 from headrace.engine.ingest import Trigger
+from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.physical import LiveQuery
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
-from headrace.engine.runner import EpochReport, EpochRunner, Running
+from headrace.engine.runner import EpochReport, EpochRunner, Running, is_time_to_plan
 from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
 from headrace.engine.warm_up import warm_up_below
 from headrace.errors import CheckpointError, QueryError, StreamError
+from headrace.optimizer import JOIN_RULES
+from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, describe_joins
 from headrace.optimizer.windows.describe import DescribedWindows
 from headrace.optimizer.windows.layout import CostModel, Sharing
 from headrace.plan.json import plan_hash
@@ -173,6 +176,7 @@ class Race:
             _key(checkpoint.root),
             self._layout_policy,
             self.settings.window_closing,
+            self.join_policy,
         )
         self._runner.use({name: self._enrol(entry, state) for name, entry in live.items()})
         self._coordinator = Coordinator(
@@ -278,6 +282,20 @@ class Race:
             self.settings.least_gain,
         )
 
+    @property
+    def join_policy(self) -> JoinPolicy:
+        return JoinPolicy(
+            self.settings.disabled_rules & frozenset(JOIN_RULES),
+            self.settings.join_passes,
+            self.settings.reorder_joins,
+            self.settings.least_gain,
+        )
+
+    @property
+    def join_memory(self) -> JoinMemory:
+        """What was learnt of joins while they ran."""
+        return JoinMemory() if self._runner is None else self._runner.joins
+
     # Called by the coordinator, on its thread
 
     def _between_epochs(self) -> bool:
@@ -313,7 +331,7 @@ class Race:
     def _replan_at_times(self) -> None:
         runner = self._runner
         assert runner is not None
-        if runner.state.epoch != self._planned_at and _is_time_to_replan(runner.state.epoch):
+        if runner.state.epoch != self._planned_at and is_time_to_plan(runner.state.epoch):
             self._planned_at = runner.state.epoch
             runner.replan()
 
@@ -362,7 +380,9 @@ class Race:
 
     def explain_steps(self, sink: Sink) -> list[object]:
         panes = self._panes_with(sink)
-        physical = compile_queries([LiveQuery(sink, None)], panes, self.settings.window_closing)
+        physical = compile_queries(
+            [LiveQuery(sink, None)], panes, self.settings.window_closing, self.join_policy
+        )
         return list(physical.steps(sink.name))
 
     def _panes_with(self, sink: Sink) -> PanePlan:
@@ -375,6 +395,11 @@ class Race:
         """The windows of a query that share work, or would if it paid."""
         panes = self._panes_with(sink)
         return describe_windows(sink, panes, self.loads, self._layout_policy)
+
+    def explain_joins(self, plan: Node) -> list[DescribedJoin | FixedJoin]:
+        """The joins of a plan with their orders."""
+        memory, policy = self.join_memory, self.join_policy
+        return describe_joins(plan, memory.loads, memory.orders, policy.disabled, policy.reorder)
 
     @property
     def loads(self) -> Mapping[str, Load]:
@@ -413,11 +438,6 @@ def _meaning(entry: _Entry) -> str:
 def _store_names(entry: _Entry, visible_from: int | None) -> tuple[str, ...]:
     physical = compile_queries([LiveQuery(entry.sink, visible_from)])
     return tuple(sorted({store.identity for store in physical.stores}))
-
-
-def _is_time_to_replan(epoch: int) -> bool:
-    """Often while little is known of the streams, then now and then."""
-    return epoch % 16 == 0 if epoch > 8 else epoch in (1, 2, 4, 8)
 
 
 def _key(text: str) -> str:

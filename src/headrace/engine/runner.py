@@ -21,9 +21,11 @@ from headrace.engine.compaction import merge_files
 from headrace.engine.compile import compile_queries
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import SparkExecutor
+from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, decide
 from headrace.engine.operators.base import Operator, Store
 from headrace.engine.operators.pane_store import PaneStore
+from headrace.engine.operators.session_store import SessionStore
 from headrace.engine.operators.stateless import SourceRows
 from headrace.engine.physical import LiveQuery, Physical
 from headrace.engine.sinks import QuerySink
@@ -82,17 +84,20 @@ class EpochRunner:
         key: str,
         policy: LayoutPolicy,
         closing: str,
+        join_policy: JoinPolicy,
     ) -> None:
         self._executor = executor
         self._checkpoint = checkpoint
         self._key = key
         self.policy = policy
         self.closing = closing
+        self.join_policy = join_policy
         self.state = state
         self.queries: dict[str, Running] = {}
         self.physical = Physical()
         self.recent_rows: dict[str, int] = {}
         self.loads: dict[str, Load] = {}
+        self.joins = JoinMemory()
         #: The stores of each query, with the counters of the rows that are late for *it*.
         self.late_counters: dict[str, dict[str, list[str]]] = {}
         self._changes: list[str] = []
@@ -112,7 +117,7 @@ class EpochRunner:
 
     def compiled(self, queries: list[LiveQuery]) -> Physical:
         """Operators for some of the queries, over the stores that all of them share."""
-        return compile_queries(queries, self.state.panes, self.closing)
+        return compile_queries(queries, self.state.panes, self.closing, self.join_policy)
 
     def replan(self) -> bool:
         """Change what is laid out otherwise than the rows of late would have it."""
@@ -153,7 +158,8 @@ class EpochRunner:
         self._leave_out(report.failures)
         report.seconds["commit"] = time.monotonic() - started
         report.jobs = self._executor.jobs
-        report.changes, self._changes = self._changes, []
+        report.changes, self._changes = [*self._changes, *self.joins.changes], []
+        self.joins.changes = []
         for family, load in report.loads.items():
             known = self.loads.get(family)
             self.loads[family] = load if known is None else known.then(load)
@@ -230,6 +236,8 @@ class _Attempt:
             state,
             inputs,
             watermarks_before=dict(runner.state.watermarks),
+            joins=runner.joins,
+            counts_keys=is_time_to_plan(report.epoch) or not runner.joins.keys,
         )
 
     def run(self) -> Committed:
@@ -240,6 +248,7 @@ class _Attempt:
         immediate = {n: op for n, op in outputs.items() if op.immediate}
         self._write(immediate)
         self._learn_watermarks()
+        self._learn_frontiers([s for s in self._physical.stores if s not in pending])
         self._report.seconds["ingest"] = time.monotonic() - started
         started = time.monotonic()
         self._advance(pending, only_immediate=False)
@@ -292,6 +301,8 @@ class _Attempt:
                 store.advance(self._epoch)
             except Exception as error:
                 raise self._blame(store, error) from error
+            if not only_immediate:
+                self._learn_frontiers([store])
         return waiting
 
     def _blame(self, store: Store, error: Exception) -> Exception:
@@ -350,7 +361,18 @@ class _Attempt:
             after = state.greatest[stream] - delay
             state.watermarks[stream] = after if before is None else max(before, after)
         self._epoch.watermarks_after = dict(state.watermarks)
-        self._report.watermarks = dict(state.watermarks)
+        sessions = {s.name for s in self._physical.stores if isinstance(s, SessionStore)}
+        self._report.watermarks = {s: w for s, w in state.watermarks.items() if s not in sessions}
+
+    def _learn_frontiers(self, stores: list[Store]) -> None:
+        """Open sessions hold back the times of what is still to come out of them."""
+        for store in stores:
+            if not isinstance(store, SessionStore) or not store.holds_back:
+                continue
+            frontier = store.frontier(self._epoch)
+            if frontier is not None:
+                self._epoch.state.watermarks[store.name] = frontier
+                self._epoch.watermarks_after[store.name] = frontier
 
     def _drop_expired(self) -> None:
         """Take files out of the state that no query can need again."""
@@ -362,6 +384,8 @@ class _Attempt:
             gone += [file for file in arrangement.files if not file.rows]
             arrangement.replace(gone, [])
             state.garbage += [(state.epoch, file.path) for file in gone]
+        for name in [n for n in state.watermarks if n.startswith("sessions-") and n not in live]:
+            del state.watermarks[name]
         for name in [
             n for n in state.arrangements if n not in live and not n.startswith("results-")
         ]:
@@ -385,6 +409,11 @@ class _Attempt:
             for family, generations in state.panes.generations.items()
         }
         state.panes = replace(state.panes, generations=kept)
+
+
+def is_time_to_plan(epoch: int) -> bool:
+    """Often while little is known of the streams, then now and then."""
+    return epoch % 16 == 0 if epoch > 8 else epoch in (1, 2, 4, 8)
 
 
 def _watch(source: Source) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.engine.operators.join_conditions import reach_of
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Sink
+from headrace.plan.reach import reach_of
 
 
 def warm_up(node: Node) -> int:

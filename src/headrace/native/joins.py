@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions
 
 from headrace.plan.expressions import Column, Expr, conjuncts
-from headrace.plan.nodes import WINDOW_COLUMN, Join, JoinKind, SameWindow, Within
+from headrace.plan.nodes import WINDOW_COLUMN, Join, JoinKind, JoinTime, SameWindow, Within
 from headrace.plan.windows import Hopping
 from headrace.sql.render import spark_sql
 
@@ -18,26 +18,36 @@ from headrace.sql.render import spark_sql
 def join_condition(node: Join) -> str:
     """Keys, time and residual as Spark SQL over both sides' columns."""
     parts = [f"({spark_sql(left)}) = ({spark_sql(right)})" for left, right in node.keys]
-    match node.time:
+    for time in node.times:
+        parts += _time_conditions(time)
+    parts += [_residual(node, part) for part in conjuncts(node.residual)]
+    if node.kind is JoinKind.FULL:
+        # In a full outer join of streams Spark lets NULL keys find each other in the state.
+        parts += [f"({spark_sql(left)}) IS NOT NULL" for left, _ in node.keys]
+    return " AND ".join(parts) or "true"
+
+
+def _time_conditions(time: JoinTime) -> list[str]:
+    parts: list[str] = []
+    match time:
         case Within(left=left, right=right, lower=lower, upper=upper):
             if lower is not None:
                 parts.append(f"{spark_sql(right)} >= {_later(left, lower)}")
             if upper is not None:
                 parts.append(f"{spark_sql(right)} <= {_later(left, upper)}")
         case SameWindow(left=left, right=right, window=window):
-            if window.tumbling:
+            if window.overlap == 1:
                 # As a key: rows of different windows need not meet at all.
                 starts = (_last_start(_micros(side), window) for side in (left, right))
                 parts.append(" = ".join(starts))
+                if not window.tumbling:
+                    # A row between two windows is in none.
+                    parts += [_in_a_window(_micros(side), window) for side in (left, right)]
             else:
                 parts.append(_share_one(_micros(left), _micros(right), window))
             parts.append(f"{spark_sql(right)} > {_later(left, -window.length)}")
             parts.append(f"{spark_sql(right)} < {_later(left, window.length)}")
-    parts += [_residual(node, part) for part in conjuncts(node.residual)]
-    if node.kind is JoinKind.FULL:
-        # In a full outer join of streams Spark lets NULL keys find each other in the state.
-        parts += [f"({spark_sql(left)}) IS NOT NULL" for left, _ in node.keys]
-    return " AND ".join(parts) or "true"
+    return parts
 
 
 def _residual(node: Join, predicate: Expr) -> str:
@@ -88,6 +98,11 @@ def _last_start(micros: str, window: Hopping) -> str:
 def _share_one(left: str, right: str, window: Hopping) -> str:
     last = _last_start(f"least({left}, {right})", window)
     return f"greatest({left}, {right}) < {last} + {window.length * 1000}L"
+
+
+def _in_a_window(micros: str, window: Hopping) -> str:
+    slide, offset = window.slide * 1000, window.offset * 1000
+    return f"pmod({micros} - {offset}L, {slide}L) < {window.length * 1000}L"
 
 
 def _later(column: Column, milliseconds: int) -> str:

@@ -19,10 +19,12 @@ from headrace.optimizer import (
     remove_trivial_projection,
 )
 from headrace.optimizer.driver import Firing, Optimized, Step, Trace, apply_rule, run_stages
+from headrace.optimizer.joins.steps import RULES as JOIN_RULES
 from headrace.optimizer.rule import Rule, Stage
 from headrace.plan.nodes import Node
 
 __all__ = [
+    "JOIN_RULES",
     "RULES",
     "STAGES",
     "Firing",
@@ -64,5 +66,8 @@ RULES: dict[str, Rule] = {rule.name: rule for stage in STAGES for rule in stage.
 
 
 def optimize(plan: Node, disabled: frozenset[str] = frozenset()) -> Optimized:
-    """The plan after all stages; rules named in ``disabled`` do not run."""
-    return run_stages(plan, STAGES, disabled)
+    """The plan after all stages; rules named in ``disabled`` do not run.
+
+    Rules about the order of joins rewrite nothing here: an order is chosen in each epoch.
+    """
+    return run_stages(plan, STAGES, disabled - frozenset(JOIN_RULES))

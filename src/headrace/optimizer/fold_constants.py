@@ -56,17 +56,7 @@ def fold_constants(node: Node) -> Node | None:
             )
         case Join(residual=Expr() as residual):
             predicate = folded(residual)
-            return Join(
-                node.left,
-                node.right,
-                node.kind,
-                node.left_alias,
-                node.right_alias,
-                node.keys,
-                node.time,
-                None if predicate == TRUE else predicate,
-                node.emits_window,
-            )
+            return replace(node, residual=None if predicate == TRUE else predicate)
         case _:
             return None
 

@@ -73,8 +73,8 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
 
 def _narrowed_join(node: Join, needed: frozenset[str]) -> Node:
     read = needed | _read(expr for pair in node.keys for expr in pair)
-    if node.time is not None:
-        read |= {node.time.left.name, node.time.right.name}
+    for time in node.times:
+        read |= {time.left.name, time.right.name}
     if node.residual is not None:
         read |= node.residual.columns()
     return replace(

@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, replace
 from enum import Enum
 from functools import cache
 from typing import Any, get_type_hints
@@ -104,7 +104,12 @@ def from_json(data: JsonObject) -> Node:
 
 
 def plan_hash(node: Node) -> str:
-    """A name for the plan that is the same in every process: SHA-256 of its canonical JSON."""
+    """A name for the plan that is the same in every process: SHA-256 of its canonical JSON.
+
+    In whatever order a plan's joins are computed, its rows and the state above them are the same.
+    """
+    if any(isinstance(n, Join) and n.order is not None for n in node.walk()):
+        node = node.transform(lambda n: replace(n, order=None) if isinstance(n, Join) else n)
     return hashlib.sha256(_canonical(to_json(node)).encode()).hexdigest()
 
 

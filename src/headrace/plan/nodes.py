@@ -257,13 +257,20 @@ class SameSession(JoinTime):
     gap: int
 
 
+#: An order of joins: the position of an input, or a pair of orders that are joined.
+Order = int | tuple["Order", "Order"]
+
+
 @dataclass(frozen=True)
 class Join(Node):
     """A join of two relations on equal keys, a condition on time, and a residual predicate.
 
     ``time`` is None for a state-based join, and for a join with a static table.
     ``emits_window`` says that ``window`` is selected: a pair then comes out once per common
-    window instead of once.
+    window instead of once. ``also`` are further conditions on time, which only joins in another
+    order than the one written need. ``order`` forces the order of this join and the inner joins
+    below it, as pairs of positions of their inputs (see ``join_graph``); None leaves it to the
+    planner.
     """
 
     left: Node
@@ -275,15 +282,17 @@ class Join(Node):
     time: JoinTime | None = None
     residual: Expr | None = None
     emits_window: bool = False
+    also: tuple[JoinTime, ...] = ()
+    order: tuple[Order, Order] | None = None
 
     def __post_init__(self) -> None:
         both = self.schema.names
         for left, right in self.keys:
             _require_columns(left, self.left_schema.names, "the left side of a join")
             _require_columns(right, self.right_schema.names, "the right side of a join")
-        if self.time is not None:
-            _require_columns(self.time.left, self.left_schema.names, "a join's time on the left")
-            _require_columns(self.time.right, self.right_schema.names, "a join's time on the right")
+        for time in self.times:
+            _require_columns(time.left, self.left_schema.names, "a join's time on the left")
+            _require_columns(time.right, self.right_schema.names, "a join's time on the right")
         if self.residual is not None:
             _require_columns(self.residual, both, "a join's condition")
 
@@ -293,17 +302,12 @@ class Join(Node):
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
         left, right = inputs
-        return Join(
-            left,
-            right,
-            self.kind,
-            self.left_alias,
-            self.right_alias,
-            self.keys,
-            self.time,
-            self.residual,
-            self.emits_window,
-        )
+        return replace(self, left=left, right=right)
+
+    @property
+    def times(self) -> tuple[JoinTime, ...]:
+        """All conditions on time."""
+        return (*(() if self.time is None else (self.time,)), *self.also)
 
     @cached_property
     def left_schema(self) -> Schema:

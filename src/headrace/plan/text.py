@@ -25,6 +25,7 @@ from headrace.plan.expressions import (
     Literal,
     Named,
 )
+from headrace.plan.join_graph import join_graph, order_text
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -343,12 +344,14 @@ def _join_parts(node: Join) -> list[str]:
             f"{_operand(a, _PREDICATE + 1)} = {_operand(b, _PREDICATE + 1)}" for a, b in node.keys
         ]
         parts.append(f"on {' AND '.join(keys)}")
-    if node.time is not None:
-        parts.append(f"within {join_time_text(node.time)}")
+    if node.times:
+        parts.append(f"within {' AND '.join(join_time_text(time) for time in node.times)}")
     if node.residual is not None:
         parts.append(f"where {node.residual}")
     if node.emits_window:
         parts.append("a row per window")
+    if node.order is not None:
+        parts.append(f"in the order {order_text(node.order, join_graph(node).names)}")
     return parts
 
 

@@ -4,6 +4,10 @@ The watermark of an operator is the least of its streams' watermarks, ``W``. A r
 hands on has a time at or above ``W`` unless it is late. A join may complete a pair whose older
 row lies further back; ``lag`` says how far: every row that an operator will still emit has a time
 at or above ``W - lag``. An aggregate above closes its windows at ``W - lag``.
+
+A session may be arbitrarily long, so no lag bounds the times that come out of a session join. There
+the least time of all open sessions takes the place of the watermark where it is lower: the sessions
+that ``held_back_by`` finds have clocks of their own.
 """
 
 from __future__ import annotations
@@ -111,9 +115,9 @@ def reach(node: Join) -> tuple[int | None, int | None]:
 def _join_times(node: Join) -> Times:
     """A pair comes out when its later row arrives; the earlier one may be a reach older.
 
-    Rows that wait for the end of an outer join come out within the same bound. A session may
-    be arbitrarily long, and a state-based join may match rows of any age (within ``ttl``): their
-    raw times have no usable watermark and are not handed on.
+    Rows that wait for the end of an outer join come out within the same bound. A session hands
+    on times that its open sessions hold back. A state-based join may match rows of any age (within
+    ``ttl``): its raw times have no usable watermark and are not handed on.
     """
     left, right = side_times(node)
     if isinstance(node.right, Table) or not node.right.streams():
@@ -136,9 +140,46 @@ def _join_times(node: Join) -> Times:
                 continue
             if one.name in left and other.name in right:
                 times[one.name] = times[other.name] = max(lag, left[one.name], right[other.name])
+    if isinstance(node.time, SameSession):
+        times[node.time.left.name] = times[node.time.right.name] = lag
     if node.emits_window:
         times[WINDOW_COLUMN] = lag
     return times
+
+
+def held_back_by(node: Node, column: str) -> frozenset[Join]:
+    """The session joins whose open sessions hold back a time column of a node's output."""
+    match node:
+        case Filter() | Sink():
+            return held_back_by(node.input, column)
+        case Project():
+            expr = next(c.expr for c in node.columns if c.name == column)
+            return frozenset().union(*(held_back_by(node.input, name) for name in expr.columns()))
+        case Aggregate():
+            return held_back_by(node.input, node.time.name)
+        case Union():
+            place = node.schema.names.index(column)
+            parts = (held_back_by(part, part.schema.names[place]) for part in node.parts)
+            return frozenset().union(*parts)
+        case Join():
+            return _held_back_by_join(node, column)
+        case _:
+            return frozenset()
+
+
+def _held_back_by_join(node: Join, column: str) -> frozenset[Join]:
+    found: frozenset[Join] = frozenset()
+    # Whatever the column, a pair comes out no earlier than both of its rows.
+    for side, schema, time in (
+        (node.left, node.left_schema, node.time and node.time.left.name),
+        (node.right, node.right_schema, node.time and node.time.right.name),
+    ):
+        for name in {column, time} & set(schema.names):
+            found |= held_back_by(side, side.schema.names[schema.names.index(name)])
+    is_window = node.emits_window and column == WINDOW_COLUMN
+    if isinstance(node.time, SameSession) and not is_window:
+        found |= {node}
+    return found
 
 
 def _lag_of(expr: Expr, below: Times) -> int | None:

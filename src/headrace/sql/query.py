@@ -16,6 +16,7 @@ from headrace.plan.expressions import (
     Named,
     conjunction,
 )
+from headrace.plan.join_graph import join_graph, left_deep, topmost_joins, with_order
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Filter,
@@ -110,11 +111,14 @@ class QueryBinder:
 
     def select(self, node: exp.Select) -> Node:
         self._refuse_modifiers(node)
-        self._read_hints(node)
+        order = self._read_hints(node)
         source = node.args.get("from_")
         if source is None:
             refuse("NO_STREAM", node, tables="constants")
         from_clause = self._from(node)
+        if order:
+            joined = _in_order(from_clause.node, order, node.args["hint"])
+            from_clause = replace(from_clause, node=joined)
         return SelectBinder(self.expressions, node, from_clause).plan()
 
     def source(self, node: exp.Select) -> Node:
@@ -147,10 +151,12 @@ class QueryBinder:
         time = found.time if isinstance(found, Source) else "ts"
         refuse("DISTINCT", node.args["distinct"], columns=columns, time=time)
 
-    def _read_hints(self, node: exp.Select) -> None:
+    def _read_hints(self, node: exp.Select) -> tuple[str, ...]:
+        """The order of joins that is asked for, if one is."""
         clause = node.args.get("hint")
+        order: tuple[str, ...] = ()
         if clause is None:
-            return
+            return order
         for hint in clause.expressions:
             name = hint.name.upper() if isinstance(hint, exp.Expr) else str(hint)
             if name != "JOIN_ORDER":
@@ -165,7 +171,9 @@ class QueryBinder:
                     joined=", ".join(joined),
                 )
             by_name = {name.lower(): name for name in joined}
-            self.hints.append(Hint("JOIN_ORDER", tuple(by_name[g.lower()] for g in given)))
+            order = tuple(by_name[g.lower()] for g in given)
+            self.hints.append(Hint("JOIN_ORDER", order))
+        return order
 
     # FROM
 
@@ -382,3 +390,20 @@ def require_stream(plan: Node, node: exp.Expr) -> None:
     if not plan.streams():
         tables = sorted({n.table for n in plan.walk() if isinstance(n, Table)})
         refuse("NO_STREAM", node, tables=", ".join(tables) or "nothing")
+
+
+def _in_order(joined: Node, names: tuple[str, ...], clause: exp.Expr) -> Node:
+    """The relations of a FROM in the order that a hint asks for.
+
+    A table is joined with the stream that it belongs to, wherever the hint names it.
+    """
+    for join in topmost_joins(joined):
+        graph = join_graph(join)
+        if not set(graph.names) <= set(names):
+            break
+        order = left_deep([graph.names.index(name) for name in names if name in graph.names])
+        return with_order(joined, join, order)
+    joins = (n for n in joined.walk() if isinstance(n, Join))
+    if not any(join.left.streams() and join.right.streams() for join in joins):
+        return joined
+    refuse("FIXED_JOIN_ORDER", clause, names=", ".join(names))

@@ -44,6 +44,12 @@ REFUSALS: tuple[Refusal, ...] = (
         "JOIN_ORDER names {given}, but the query joins {joined}",
         "name each joined relation once, by its alias",
     ),
+    Refusal(
+        "FIXED_JOIN_ORDER",
+        "the joins of {names} cannot change places: sessions, and windows that a join hands on, "
+        "depend on what is joined before",
+        "leave the hint out; explain() says which joins stay where they are, and why",
+    ),
     # Clauses that need all rows before the first result
     Refusal(
         "DISTINCT",

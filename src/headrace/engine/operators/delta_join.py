@@ -1,33 +1,35 @@
-"""Joins of streams as delta joins: new rows of each input against everything of the others.
+"""Joins of streams as delta joins: the results of an epoch that have at least one new row.
 
-For inputs 1 … n the new pairs of an epoch are the disjoint union, over i, of
-    new(i) ⋈ old(j) for j < i ⋈ (old(j) ∪ new(j)) for j > i,
-so each result comes out once, in the epoch of its last contributor, and no intermediate result
-is kept. The order in which term i visits the other inputs is free; here it follows the join graph.
+Each result comes out once, in the epoch of its last contributor, and no intermediate result is
+kept. There are two ways to find them, and each may join its inputs in any order:
+
+- *terms*: the disjoint union, over inputs i, of
+      new(i) ⋈ old(j) for j < i ⋈ (old(j) ∪ new(j)) for j > i,
+  which costs as much as there are new rows;
+- *one pass*: all rows that can take part, joined once, without the results that have no new row.
+  Old rows are read only as far back as the conditions on time reach, so with large epochs this
+  does the work of one term.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
 from headrace.engine.epoch import Epoch
+from headrace.engine.join_orders import Counted, JoinPolicy, Passes, choose
+from headrace.engine.join_shape import JoinShape, key_condition
 from headrace.engine.operators.base import Operator, Step
 from headrace.engine.operators.expansion import WINDOW_START, Ends, expand
-from headrace.engine.operators.join_conditions import (
-    UNBOUNDED,
-    Reach,
-    buckets,
-    exact_condition,
-    reach_of,
-    with_bucket,
-)
+from headrace.engine.operators.join_tree import join_in_order
 from headrace.engine.operators.row_store import Arranged
 from headrace.engine.relations import (
     Relation,
     Sql,
     all_of,
+    any_of,
     call,
     column,
     keep,
@@ -36,12 +38,13 @@ from headrace.engine.relations import (
     number,
     qualify,
     select,
-    sql_of,
     union_all,
     window_struct,
 )
-from headrace.plan.expressions import Expr
-from headrace.plan.nodes import WINDOW_COLUMN, Join, JoinTime, SameWindow
+from headrace.optimizer.joins.search import best_without_statistics, join_cost
+from headrace.plan.join_graph import order_text
+from headrace.plan.json import plan_hash
+from headrace.plan.nodes import WINDOW_COLUMN, Join, Order, SameWindow
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping
 
@@ -50,34 +53,15 @@ from headrace.plan.windows import Hopping
 class JoinInput:
     """One input: how it is read, its columns as the join names them, and its time column.
 
-    ``ttl`` bounds the life of its rows in a join without a condition on time.
+    ``ttl`` bounds the life of its rows in a join without a condition on time. ``keys`` are the
+    columns of its store that are keys of the join, by the position of their class.
     """
 
     rows: Arranged
     schema: Schema
     time: str
     ttl: int | None = None
-
-
-@dataclass(frozen=True)
-class Condition:
-    """Part of the join's predicate, with the columns it needs."""
-
-    sql: Sql
-    columns: frozenset[str]
-
-
-@dataclass(frozen=True)
-class TimeEdge:
-    """A condition on the times of two inputs, by their index."""
-
-    left: int
-    right: int
-    time: JoinTime
-
-    def reach_from(self, index: int) -> Reach:
-        reach = reach_of(self.time)
-        return reach if index == self.left else reach.swapped()
+    keys: tuple[tuple[int, str | None], ...] = ()
 
 
 class DeltaJoin(Operator):
@@ -88,87 +72,134 @@ class DeltaJoin(Operator):
         node: Join,
         inputs: tuple[JoinInput, ...],
         sources: tuple[Operator, ...],
-        conditions: tuple[Condition, ...],
-        edges: tuple[TimeEdge, ...],
+        shape: JoinShape,
         streams: frozenset[str],
+        policy: JoinPolicy,
     ) -> None:
         if node.emits_window and len(inputs) != 2:
             raise AssertionError("a join that emits its windows has two inputs")
         self.node: Join = node
         self._inputs = inputs
         self._sources = sources
-        self._conditions = conditions
-        self._edges = edges
+        self._shape = shape
+        self._graph = shape.graph
         self._streams = streams
+        self._policy = policy
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
         return self._sources
 
+    @cached_property
+    def identity(self) -> str:
+        return plan_hash(self.node)
+
     def delta(self, epoch: Epoch) -> Relation | None:
-        terms = [self._term(epoch, index) for index in range(len(self._inputs))]
-        found = [term for term in terms if term is not None]
-        return Relation(union_all(found), self.node.schema) if found else None
-
-    def _term(self, epoch: Epoch, driver: int) -> exp.Query | None:
-        """New rows of one input against the others."""
-        first = self._inputs[driver]
-        new, span = first.rows.new(epoch), first.rows.new_span(epoch)
-        if new is None or span is None:
+        if not any(source.rows.new_span(epoch) for source in self._inputs):
             return None
-        joined = self._alive(qualify(new, first.schema), driver, epoch)
-        present = set(first.schema.names)
-        used: set[int] = set()
-        for index, reach in self._visits(driver):
-            begin, end = reach.span(*span)
-            rows = self._rows_of(epoch, index, index > driver, begin, end)
-            if rows is None:
-                return None
-            joined = self._join(joined, present, rows, index, used)
-            present |= set(self._inputs[index].schema.names)
-        return select(joined, keep(self.node.schema.names))
+        passes = self._passes(epoch)
+        if passes.whole is not None:
+            found = [self._one_pass(epoch, passes.whole.order)]
+        else:
+            found = [self._term(epoch, i, term.order) for i, term in passes.terms.items()]
+        known = [query for query in found if query is not None]
+        return Relation(union_all(known), self.node.schema) if known else None
 
-    def _visits(self, driver: int) -> list[tuple[int, Reach]]:
-        """The other inputs in an order along the join graph, with their reach from the driver."""
-        order: list[tuple[int, Reach]] = []
-        reached: dict[int, Reach] = {driver: Reach(0, 0)}
-        while len(reached) < len(self._inputs):
-            step = self._next(reached)
-            if step is None:
-                # Not tied by time: along equal keys, in any order.
-                remaining = [i for i in range(len(self._inputs)) if i not in reached]
-                tied = [i for i in remaining if self._tied(i, set(reached))]
-                step = (tied or remaining)[0], UNBOUNDED
-            reached[step[0]] = step[1]
-            order.append(step)
-        return order
+    # Which rows can take part
 
-    def _next(self, reached: dict[int, Reach]) -> tuple[int, Reach] | None:
-        for edge in self._edges:
-            for here, there in ((edge.left, edge.right), (edge.right, edge.left)):
-                if here in reached and there not in reached:
-                    return there, reached[here].then(edge.reach_from(here))
-        return None
+    def _spans(self, epoch: Epoch, drivers: list[int]) -> list[tuple[int | None, int | None]]:
+        """For each input, where rows lie that new rows of the drivers may meet."""
+        spans: list[tuple[int | None, int | None]] = []
+        for index in range(len(self._inputs)):
+            begins: list[int | None] = []
+            ends: list[int | None] = []
+            for driver in drivers:
+                span = self._inputs[driver].rows.new_span(epoch)
+                if span is not None:
+                    begin, end = self._graph.reaches[driver][index].span(*span)
+                    begins.append(begin)
+                    ends.append(end)
+            slack = len(self._inputs)
+            spans.append(
+                (
+                    None if None in begins else min(b for b in begins if b is not None) - slack,
+                    None if None in ends else max(e for e in ends if e is not None) + slack,
+                )
+            )
+        return spans
 
-    def _tied(self, index: int, present: set[int]) -> bool:
-        own = set(self._inputs[index].schema.names)
-        others = {name for i in present for name in self._inputs[i].schema.names}
-        return any(
-            c.columns & own and c.columns & others and c.columns <= own | others
-            for c in self._conditions
+    def _passes(self, epoch: Epoch) -> Passes:
+        everyone = list(range(len(self._inputs)))
+        spans = self._spans(epoch, everyone)
+        names = [source.rows.store.name for source in self._inputs]
+        new = [sum(f.rows for f in epoch.new_files(name)) for name in names]
+        total = [epoch.rows(name, *span) for name, span in zip(names, spans, strict=True)]
+        edges = [edge for span in spans for edge in span if edge is not None]
+        fresh = [s for source in self._inputs if (s := source.rows.new_span(epoch)) is not None]
+        edges += [edge for span in fresh for edge in span]
+        counted = Counted(
+            tuple(new),
+            tuple(max(0, t - n) for t, n in zip(total, new, strict=True)),
+            {
+                (index, position): None
+                if name is None
+                else epoch.joins.keys.get((names[index], name))
+                for index, source in enumerate(self._inputs)
+                for position, name in source.keys
+            },
+            float(max(1, max(edges) - min(edges))),
         )
+        passes = choose(
+            self._graph, self.identity, self.node.order, counted, self._policy, epoch.joins
+        )
+        load = counted.load()
+        self._costs = join_cost(self._graph, load)
+        return passes
 
-    def _rows_of(
-        self, epoch: Epoch, index: int, with_new: bool, begin: int | None, end: int | None
-    ) -> exp.Select | None:
-        source = self._inputs[index]
-        parts = [source.rows.old(epoch, begin, end)]
-        if with_new:
-            parts.append(source.rows.new(epoch))
-        found = [qualify(rows, source.schema) for rows in parts if rows is not None]
-        if not found:
-            return None
-        return self._alive(select(union_all(list(found)), None), index, epoch)
+    def _size(self, inputs: frozenset[int]) -> float:
+        return self._costs.rows(sum(1 << index for index in inputs))
+
+    def _one_pass(self, epoch: Epoch, order: Order) -> exp.Query | None:
+        """Everything that can take part, without the results that are not new."""
+        spans = self._spans(epoch, list(range(len(self._inputs))))
+        inputs: dict[int, exp.Select] = {}
+        flagged: list[Sql] = []
+        some_old = False
+        for index, source in enumerate(self._inputs):
+            flag = f"__new{index}"
+            parts: list[exp.Query] = []
+            for rows, is_new in (
+                (source.rows.old(epoch, *spans[index]), False),
+                (source.rows.new(epoch), True),
+            ):
+                if rows is not None:
+                    parts.append(qualify(rows, source.schema, {flag: exp.Boolean(this=is_new)}))
+                    some_old |= not is_new
+            if not parts:
+                return None
+            inputs[index] = self._alive(select(union_all(parts), None), index, epoch)
+            flagged.append(column(flag))
+        joined = self._joined(order, inputs)
+        where = [exp.paren(any_of(flagged))] if some_old else []
+        return select(joined, keep(self.node.schema.names), where)
+
+    def _term(self, epoch: Epoch, driver: int, order: Order) -> exp.Query | None:
+        """New rows of one input against the others."""
+        spans = self._spans(epoch, [driver])
+        inputs: dict[int, exp.Select] = {}
+        for index, source in enumerate(self._inputs):
+            parts = []
+            if index != driver:
+                parts.append(source.rows.old(epoch, *spans[index]))
+            if index >= driver:
+                parts.append(source.rows.new(epoch))
+            found: list[exp.Query] = [
+                qualify(rows, source.schema) for rows in parts if rows is not None
+            ]
+            if not found:
+                return None
+            inputs[index] = self._alive(select(union_all(found), None), index, epoch)
+        return select(self._joined(order, inputs), keep(self.node.schema.names))
 
     def _alive(self, rows: exp.Select, index: int, epoch: Epoch) -> exp.Select:
         source = self._inputs[index]
@@ -178,99 +209,49 @@ class DeltaJoin(Operator):
         oldest = call("timestamp_millis", number(watermark - source.ttl))
         return select(rows, None, [column(source.time) >= oldest])
 
-    def _join(
-        self, joined: exp.Select, present: set[str], rows: exp.Select, index: int, used: set[int]
-    ) -> exp.Select:
-        """Add one input, with every condition that can be decided now."""
-        available = present | set(self._inputs[index].schema.names)
-        on: list[Sql] = []
-        for number_, condition in enumerate(self._conditions):
-            if number_ not in used and condition.columns <= available:
-                used.add(number_)
-                on.append(condition.sql.copy())
-        if isinstance(self.node.time, SameWindow) and self.node.emits_window:
-            return self._join_per_window(joined, present, rows, index, self.node.time.window, on)
-        joined, rows, bucket = self._bucketed(joined, present, rows, index)
-        if bucket is not None:
-            on.insert(0, bucket)
-        return (
-            exp.Select(expressions=[exp.Star()])
-            .from_(joined.subquery("l", copy=False), copy=False)
-            .join(
-                rows.subquery("r", copy=False),
-                on=all_of(on),
-                join_type="inner" if on else "cross",
-                copy=False,
-            )
-        )
+    # How they are joined
 
-    def _join_per_window(
-        self,
-        joined: exp.Select,
-        present: set[str],
-        rows: exp.Select,
-        index: int,
-        window: Hopping,
-        on: list[Sql],
-    ) -> exp.Select:
+    def _joined(self, order: Order, inputs: dict[int, exp.Select]) -> exp.Select:
+        if isinstance(self.node.time, SameWindow) and self.node.emits_window:
+            return self._join_per_window(inputs, self.node.time.window)
+        return join_in_order(self._shape, order, inputs, self._size)
+
+    def _join_per_window(self, inputs: dict[int, exp.Select], window: Hopping) -> exp.Select:
         """Once per common window: both sides are placed in all of their windows."""
-        driver = self._inputs[1 - index]
         sides = []
-        for query, source, name in (
-            (joined, driver, "__present"),
-            (rows, self._inputs[index], "__added"),
-        ):
-            placed = expand(query, millis(column(source.time)), {0: window}, Ends(None, None))
-            sides.append(select(placed, {**keep(source.schema.names), name: column(WINDOW_START)}))
-        on.insert(0, exp.EQ(this=column("__present"), expression=column("__added")))
+        for index, name in ((0, "__left_start"), (1, "__right_start")):
+            source = self._inputs[index]
+            placed = expand(
+                inputs[index], millis(column(source.time)), {0: window}, Ends(None, None)
+            )
+            flags = {f"__new{index}"} if _has(inputs[index], f"__new{index}") else set()
+            names = (*source.schema.names, *sorted(flags))
+            sides.append(select(placed, {**keep(names), name: column(WINDOW_START)}))
+        on: list[Sql] = [
+            exp.EQ(this=column("__left_start"), expression=column("__right_start")),
+            *(key_condition(edge.left_key, edge.right_key) for edge in self._graph.keys),
+            *(condition.sql.copy() for condition in self._shape.conditions),
+        ]
         pairs = (
             exp.Select(expressions=[exp.Star()])
             .from_(sides[0].subquery("l", copy=False), copy=False)
             .join(sides[1].subquery("r", copy=False), on=all_of(on), join_type="inner", copy=False)
         )
-        span = window_struct(column("__present"), column("__present") + number(window.length))
+        start = column("__left_start")
+        span = window_struct(start, start.copy() + number(window.length))
         return select(pairs, None).select(named(span, WINDOW_COLUMN), copy=False)
 
-    def _bucketed(
-        self, joined: exp.Select, present: set[str], rows: exp.Select, index: int
-    ) -> tuple[exp.Select, exp.Select, Sql | None]:
-        """Give both sides a bucket of time, by the first condition on time that bounds them."""
-        for edge in self._edges:
-            for here, there in ((edge.left, edge.right), (edge.right, edge.left)):
-                if there != index or self._inputs[here].time not in present:
-                    continue
-                found = buckets(
-                    edge.time,
-                    self._inputs[here].time,
-                    self._inputs[there].time,
-                    edge.reach_from(here),
-                )
-                if found is None:
-                    continue
-                ours, theirs = f"__present{index}", f"__added{index}"
-                return (
-                    with_bucket(select(joined, None), found.present, ours, found.repeats),
-                    with_bucket(select(rows, None), found.added, theirs, False),
-                    exp.EQ(this=column(ours), expression=column(theirs)),
-                )
-        return joined, rows, None
-
     def steps(self) -> tuple[Step, ...]:
-        lines = []
-        for driver in range(len(self._inputs)):
-            visits = [self._inputs[driver], *(self._inputs[i] for i, _ in self._visits(driver))]
-            lines.append(
-                "new " + " ⋈ ".join(v.rows.store.name.removeprefix("rows-") for v in visits)
-            )
+        names = self._graph.names
+        order: Order = self.node.order or self._graph.written
+        if self.node.order is None and self._policy.reorder:
+            order = best_without_statistics(self._graph, self._policy.disabled).order
+        lines = [f"order: {order_text(order, names)}"]
+        if self.node.order is None and self._policy.reorder:
+            lines.append("chosen anew in each epoch, from the rows that are there")
         return (Step("delta join", tuple(lines)),)
 
 
-def key_condition(left: Expr, right: Expr) -> Condition:
-    return Condition(
-        exp.EQ(this=sql_of(left), expression=sql_of(right)), left.columns() | right.columns()
-    )
-
-
-def time_conditions(time: JoinTime) -> list[Condition]:
-    columns = time.left.columns() | time.right.columns()
-    return [Condition(sql, columns) for sql in exact_condition(time)]
+def _has(query: exp.Select, name: str) -> bool:
+    """Whether a query of this file has a column, which it carries through its subqueries."""
+    return any(alias.alias == name for alias in query.find_all(exp.Alias))

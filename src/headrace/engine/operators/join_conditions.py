@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from headrace.engine.relations import Sql, call, column, floor_to, micros, millis, named, number
 from headrace.plan.nodes import JoinTime, SameWindow, Within
+from headrace.plan.reach import Reach
 from headrace.plan.windows import Hopping
 
 
@@ -38,46 +39,6 @@ def _share_window(window: Hopping, left: Sql, right: Sql) -> Sql:
     earlier, later = call("least", left, right), call("greatest", left.copy(), right.copy())
     start = floor_to(earlier, window.slide, window.offset)
     return later < exp.paren(start) + number(window.length)
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How far before and after a row its partners may lie (ms); None is without bound."""
-
-    before: int | None
-    after: int | None
-
-    def swapped(self) -> Reach:
-        return Reach(self.after, self.before)
-
-    def then(self, next_reach: Reach) -> Reach:
-        """The reach of a partner's partner."""
-        return Reach(_sum(self.before, next_reach.before), _sum(self.after, next_reach.after))
-
-    def span(self, first: int, last: int) -> tuple[int | None, int | None]:
-        """Where partners of rows between two times may lie; a millisecond is added for what
-        lies between two milliseconds."""
-        begin = None if self.before is None else first - self.before - 1
-        end = None if self.after is None else last + self.after + 1
-        return begin, end
-
-
-UNBOUNDED = Reach(None, None)
-
-
-def _sum(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
-
-
-def reach_of(time: JoinTime | None) -> Reach:
-    """From the left row to its partners on the right."""
-    match time:
-        case Within(lower=lower, upper=upper):
-            return Reach(None if lower is None else -lower, upper)
-        case SameWindow(window=window):
-            return Reach(window.length - 1, window.length - 1)
-        case _:
-            return UNBOUNDED
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.engine.epoch import Epoch
+from headrace.engine.join_shape import JoinShape, key_condition
 from headrace.engine.operators.base import Operator, Step
-from headrace.engine.operators.delta_join import Condition, DeltaJoin, JoinInput, TimeEdge
-from headrace.engine.operators.join_conditions import Reach, buckets, with_bucket
+from headrace.engine.operators.delta_join import DeltaJoin, JoinInput
+from headrace.engine.operators.join_conditions import buckets, with_bucket
 from headrace.engine.relations import (
     Relation,
     Sql,
@@ -27,6 +28,7 @@ from headrace.engine.relations import (
     union_all,
 )
 from headrace.plan.nodes import Join, SameWindow
+from headrace.plan.reach import Reach
 
 
 class OuterJoin(Operator):
@@ -38,18 +40,16 @@ class OuterJoin(Operator):
         pairs: DeltaJoin,
         left: JoinInput,
         right: JoinInput,
-        conditions: tuple[Condition, ...],
-        edge: TimeEdge,
+        shape: JoinShape,
         streams: frozenset[str],
-        lag: int,
     ) -> None:
         self.node: Join = node
         self._pairs = pairs
         self._sides = (left, right)
-        self._conditions = conditions
-        self._edge = edge
+        self._shape = shape
+        self._edge = shape.graph.times[0]
         self._streams = streams
-        self._lag = lag
+        self._lag = shape.lag
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -132,7 +132,8 @@ class OuterJoin(Operator):
         other: JoinInput,
         reach: Reach,
     ) -> exp.Select:
-        on = [condition.sql.copy() for condition in self._conditions]
+        on = [key_condition(edge.left_key, edge.right_key) for edge in self._shape.graph.keys]
+        on += [condition.sql.copy() for condition in self._shape.conditions]
         # The partners are repeated in neighbour buckets, not the rows: for an anti join a row
         # must meet all of its partners at once, and a partner twice does no harm.
         found = buckets(self._edge.time, other.time, side.time, reach.swapped())

@@ -107,6 +107,8 @@ class RowStore(Store):
     wanted: list[Expr | None] = field(default_factory=list)
     lateness: set[Lateness] = field(default_factory=set)
     retentions: list[Retention] = field(default_factory=list)
+    #: Columns whose different values are counted now and then, for the sake of join orders.
+    counted: set[str] = field(default_factory=set)
 
     @property
     def immediate(self) -> bool:
@@ -163,6 +165,8 @@ class RowStore(Store):
         watch: dict[str, Sql] = {
             rule.flag: call("count_if", exp.Not(this=column(rule.flag))) for rule in self._rules()
         }
+        counted = sorted(self.counted) if epoch.counts_keys else []
+        watch |= {f"keys {name}": call("approx_count_distinct", column(name)) for name in counted}
         last = call("max", millis(end))
         kept = None
         if counting:
@@ -179,6 +183,8 @@ class RowStore(Store):
             watch=watch,
             keep=kept,
         )
+        for name in counted:
+            epoch.joins.counted(self.name, name, float(seen[f"keys {name}"] or 0))
         if counting and stream is not None:
             note_counts(epoch, stream, seen)
         for rule in self._rules():

@@ -54,6 +54,8 @@ class SessionStore(Store):
     lag: int
     visible_from: int | None
     partials: dict[str, Partial] = field(default_factory=dict)
+    #: Whether operators above go by the times that its open sessions hold back.
+    holds_back: bool = False
 
     @property
     def immediate(self) -> bool:
@@ -226,8 +228,24 @@ class SessionStore(Store):
         return select(ranked, keep(self.schema.names), [column(EPOCH).eq(column("__newest"))])
 
     def _open(self, stored: exp.Query, closed: int | None) -> exp.Query:
-        newest = self._newest(stored)
+        return self._open_among(self._newest(stored), closed)
+
+    def _open_among(self, newest: exp.Query, closed: int | None) -> exp.Query:
         return newest if closed is None else select(newest, None, [column(LAST) > number(closed)])
+
+    def frontier(self, epoch: Epoch) -> int | None:
+        """No row of a session that is still to come out is older than this.
+
+        Known from the sessions themselves and not from their files: a file that holds one session
+        of now and one of long ago would hold back everything above.
+        """
+        horizon = self.horizon(epoch)
+        current = self.current(epoch)
+        if horizon is None or current is None:
+            return horizon
+        opened = self._open_among(current, self.closed_at(epoch.after(self.streams)))
+        first = epoch.executor.figure(select(opened, {"first": call("min", column(FIRST))}))
+        return horizon if first is None else min(horizon, first // 1_000)
 
     def late_counters(self) -> list[str]:
         return [LATE]

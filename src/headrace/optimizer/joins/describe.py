@@ -1,0 +1,239 @@
+"""What ``explain`` tells of a query's joins: the order, those that it could have, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+
+from headrace.cost.cost import Cost, unknown_cost
+from headrace.cost.window_joins import JoinLoad
+from headrace.optimizer.joins.properties import Level, classify
+from headrace.optimizer.joins.search import (
+    MOST_LISTED,
+    JoinOrder,
+    as_written,
+    cost_of,
+    join_cost,
+    listed_orders,
+)
+from headrace.optimizer.joins.steps import JoinStep, Refusal, steps_of
+from headrace.plan.join_graph import (
+    JoinGraph,
+    belongs,
+    inputs_of,
+    is_graph,
+    join_graph,
+    left_deep,
+    order_text,
+    topmost_joins,
+)
+from headrace.plan.json import plan_hash
+from headrace.plan.nodes import Join, Node, Order, SameSession
+from headrace.plan.text import join_time_text
+from headrace.stats.figure import Estimated
+
+UNIT = "s per hour of the streams"
+#: How many orders, and how many refusals, are told in text.
+MOST_TOLD = 8
+
+
+@dataclass(frozen=True)
+class DescribedJoin:
+    """A graph of joins and its orders, best first. ``refused`` are orders that are not valid."""
+
+    join: Join
+    graph: JoinGraph
+    level: Level | None
+    chosen: JoinOrder
+    orders: tuple[JoinOrder, ...]
+    refused: tuple[tuple[Order, str], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.graph.names
+
+    def name(self, order: JoinOrder) -> str:
+        return order_text(order.order, self.names)
+
+    @property
+    def text(self) -> str:
+        lines = [f"{', '.join(self.names)}: {self._possible()}"]
+        lines += [f"   {line}" for line in self._steps()]
+        told = [order for order in self.orders if order.order != self.chosen.order]
+        if told:
+            lines.append("   instead of")
+            lines += [f"      {line}" for line in self._others(told[:MOST_TOLD])]
+            if len(told) > MOST_TOLD:
+                lines.append(f"      … and {len(told) - MOST_TOLD} more")
+        for order, reason in self.refused[:MOST_TOLD]:
+            lines.append(f"   not {order_text(order, self.names)}: {reason}")
+        return "\n".join(lines)
+
+    def _possible(self) -> str:
+        if self.level is None:
+            return "equal keys alone, any order that follows them"
+        further = "" if self.level is Level.FULL else ", and in any order by containment"
+        return f"{self.level.value}{further}"
+
+    def _steps(self) -> Iterator[str]:
+        yield f"order {self.name(self.chosen)}, cost {cost_in_words(self.chosen)}"
+        for position, step in enumerate(self.chosen.steps):
+            later = self.chosen.steps[position + 1 :]
+            yield "   " + step_text(self.graph, step, later)
+
+    def _others(self, orders: list[JoinOrder]) -> Iterator[str]:
+        names = [self.name(order) for order in orders]
+        width = max(map(len, names))
+        for name, order in zip(names, orders, strict=True):
+            rules = ", ".join(order.rules) or "as written"
+            yield f"{name.ljust(width)}  cost {cost_in_words(order)}  ({rules})"
+
+
+@dataclass(frozen=True)
+class FixedJoin:
+    """A join that has to stay where it is, and the reason."""
+
+    text: str
+
+
+def cost_in_words(order: JoinOrder) -> str:
+    return str(hourly_cost(order))
+
+
+def hourly_cost(order: JoinOrder) -> Cost:
+    """Seconds of work for an hour of the streams' own time."""
+    if order.cost is None:
+        return unknown_cost(UNIT)
+    return Cost(Estimated(order.cost * 3_600_000), UNIT)
+
+
+def step_text(graph: JoinGraph, step: JoinStep, later: tuple[JoinStep, ...]) -> str:
+    """One join of an order: its sides, its condition on time, and the time that it hands on."""
+    left, right = (order_text(side, graph.names) for side in (step.left, step.right))
+    conditions = " AND ".join(join_time_text(time) for time in step.conditions) or "equal keys"
+    implied = " (implied; what is written is checked later)" if step.implied is not None else ""
+    text = f"{left} with {right} by {conditions}{implied}"
+    inside = frozenset(inputs_of((step.left, step.right)))
+    handed = sorted(
+        {
+            column.name
+            for other in later
+            for time in other.conditions
+            for column in (time.left, time.right)
+            if graph.owner(column.name) in inside
+        }
+    )
+    return f"{text}, hands on {', '.join(handed)}" if handed else text
+
+
+def describe_joins(
+    plan: Node,
+    loads: Mapping[str, JoinLoad],
+    running: Mapping[str, Order],
+    disabled: frozenset[str],
+    reorder: bool,
+) -> list[DescribedJoin | FixedJoin]:
+    """All joins of streams in a plan. ``running`` are the orders in which they run at present."""
+    found: list[DescribedJoin | FixedJoin] = []
+    for join in topmost_joins(plan):
+        if join.emits_window or (len(join_graph(join).leaves) < 2):
+            continue
+        found.append(_described(join, loads, running, disabled, reorder))
+    found += [FixedJoin(text) for text in dict.fromkeys(fixed_joins(plan))]
+    return found
+
+
+def _described(
+    join: Join,
+    loads: Mapping[str, JoinLoad],
+    running: Mapping[str, Order],
+    disabled: frozenset[str],
+    reorder: bool,
+) -> DescribedJoin:
+    graph = join_graph(join)
+    identity = plan_hash(join)
+    load = loads.get(identity)
+    orders = listed_orders(graph, load, disabled)
+    wanted = join.order or (running.get(identity) if reorder else graph.written)
+    chosen = orders[0] if wanted is None else _find(graph, wanted, orders, load)
+    level = classify([edge.time for edge in graph.times]) if graph.timed else None
+    return DescribedJoin(
+        join, graph, level, chosen, tuple(orders), tuple(_refused(graph, disabled))
+    )
+
+
+def _find(
+    graph: JoinGraph, wanted: Order, orders: list[JoinOrder], load: JoinLoad | None
+) -> JoinOrder:
+    for order in orders:
+        if order.order == wanted:
+            return order
+    steps = steps_of(graph, wanted)
+    if isinstance(steps, Refusal):
+        return as_written(graph, load)
+    return JoinOrder(
+        wanted, steps, None if load is None else cost_of(wanted, join_cost(graph, load))
+    )
+
+
+def _refused(graph: JoinGraph, disabled: frozenset[str]) -> Iterator[tuple[Order, str]]:
+    """Orders of one input after the other that are not valid; of two that only exchange the sides
+    of their first join, one."""
+    if len(graph.leaves) > MOST_LISTED:
+        return
+    for sequence in permutations(range(len(graph.leaves))):
+        if sequence[0] > sequence[1]:
+            continue
+        order = left_deep(sequence)
+        steps = steps_of(graph, order, disabled)
+        if isinstance(steps, Refusal):
+            yield order, steps.reason
+
+
+def fixed_joins(plan: Node) -> Iterator[str]:
+    """Joins whose place cannot change, each with the reason."""
+    for node in plan.walk():
+        if not isinstance(node, Join) or not (node.left.streams() and node.right.streams()):
+            continue
+        sides = " and ".join("+".join(sorted(side.streams())) for side in (node.left, node.right))
+        if isinstance(node.time, SameSession):
+            yield (
+                f"{sides}: a session join stays where it is, because its sessions depend on the "
+                "rows that were joined before (Case A5); its sides may change places (Case C2)"
+            )
+        elif node.emits_window and any(not _is_leaf(node, side) for side in node.inputs):
+            yield (
+                f"{sides}: joined once per window, whose end may be handed on; overlapping windows "
+                "do not associate then (Cases A1 and A3 in processing time)"
+            )
+
+
+def _is_leaf(node: Join, side: Node) -> bool:
+    return not (isinstance(side, Join) and is_graph(side) and not belongs(node, side))
+
+
+def parse_order(graph: JoinGraph, wanted: object) -> Order | str:
+    """An order given by names, in pairs or one after the other; a text says what is wrong."""
+    positions = {name: position for position, name in enumerate(graph.names)}
+
+    def read(part: object) -> Order | str:
+        if isinstance(part, str):
+            if part not in positions:
+                return f"{part!r} is none of {', '.join(graph.names)}"
+            return positions[part]
+        if not isinstance(part, tuple | list) or not part:
+            return f"{part!r} is no order: write names, or pairs of them"
+        orders = [read(item) for item in part]
+        for order in orders:
+            if isinstance(order, str):
+                return order
+        found: Order = orders[0]  # type: ignore[assignment]
+        for order in orders[1:]:
+            found = (found, order)  # type: ignore[assignment]
+        return found
+
+    order = read(wanted)
+    if not isinstance(order, str) and sorted(inputs_of(order)) != sorted(positions.values()):
+        return f"an order names each of {', '.join(graph.names)} once"
+    return order
