@@ -55,6 +55,13 @@ EXAMPLES = [
         "a, x",
         "by its alias",
     ),
+    Example(
+        "FIXED_JOIN_ORDER",
+        "SELECT ▸/*+ JOIN_ORDER(a, b) */ price FROM bids b JOIN auctions a ON b.auction = a.id AND "
+        "session_window(a.ts, '5 minutes') = session_window(b.ts, '5 minutes')",
+        "cannot change places",
+        "explain()",
+    ),
     # Clauses
     Example("DISTINCT", "SELECT ▸DISTINCT auction FROM bids", "for ever", "window(ts, '1 hour')"),
     Example(
@@ -298,14 +305,6 @@ EXAMPLES = [
         f"SELECT count(*) {JOINED} GROUP BY ▸window(b.ts, '1 hour')",
         "without a bound on time",
         "BETWEEN",
-    ),
-    Example(
-        "NO_EVENT_TIME",
-        "SELECT count(*) FROM bids b JOIN auctions a ON b.auction = a.id AND "
-        "session_window(a.ts, '5 minutes') = session_window(b.ts, '5 minutes') "
-        "GROUP BY ▸window(b.ts, '1 hour')",
-        "session join",
-        "window of the join",
     ),
     Example(
         "CHANGING_INPUT",

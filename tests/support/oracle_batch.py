@@ -247,7 +247,11 @@ def side(node: Join, rows: str, which: str, tags: str = "") -> str:
     columns = comma(
         f"{quote(old)} AS {quote(new)}" for old, new in zip(schema.names, names, strict=True)
     )
-    return f"SELECT {columns}, row_number() OVER () AS __{which}_row{tags} FROM ({rows})"
+    # The text may stand in a query twice, so numbers must not depend on the order rows come in;
+    # equal rows may change places.
+    order = comma(map(quote, schema.names))
+    number = f"row_number() OVER (ORDER BY {order}) AS __{which}_row"
+    return f"SELECT {columns}, {number}{tags} FROM ({rows})"
 
 
 def _join(node: Join, left_rows: str, right_rows: str) -> str:

@@ -351,7 +351,10 @@ class _Compiler:
         if isinstance(node.time, SameSession):
             return self._session_join(node, node.time)
         shape = join_shape(node)
-        held_back = (self._held_back(leaf.node, leaf.own_time) for leaf in shape.graph.leaves)
+        held_back = (
+            self._held_back(leaf.node, shape.own_time(index))
+            for index, leaf in enumerate(shape.graph.leaves)
+        )
         streams = node.streams().union(*held_back)
         leaves = shape.graph.leaves
         inputs = tuple(self._join_input(shape, index, streams) for index in range(len(leaves)))
@@ -370,7 +373,9 @@ class _Compiler:
         leaf = graph.leaves[index]
         late = Lateness(streams, shape.lag) if graph.timed else None
         retention = Retention(streams, shape.kept(index))
-        rows = self._arranged(leaf.node, leaf.own_time, late, retention)
+        own_time = shape.own_time(index)
+        time = leaf.schema.names[leaf.node.schema.names.index(own_time)]
+        rows = self._arranged(leaf.node, own_time, late, retention)
         keys = tuple(
             (position, stored_column(rows, leaf, key))
             for position, members in enumerate(graph.key_classes)
@@ -378,7 +383,7 @@ class _Compiler:
             if owner == index
         )
         rows.store.counted |= {name for _, name in keys if name is not None}
-        return JoinInput(rows, leaf.schema, leaf.time, None if graph.timed else leaf.ttl, keys)
+        return JoinInput(rows, leaf.schema, time, None if graph.timed else leaf.ttl, keys)
 
     def _session_join(self, node: Join, time: SameSession) -> Operator:
         sides = (

@@ -16,6 +16,7 @@ from headrace.errors import QueryError
 from headrace.plan.expressions import Expr
 from headrace.plan.join_graph import JoinGraph, join_graph
 from headrace.plan.nodes import Join, JoinKind
+from headrace.plan.times import event_times, graph_lag
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,21 @@ class JoinShape:
     conditions: tuple[Condition, ...]
     outer: bool
 
+    def own_time(self, index: int) -> str:
+        """The time column of an input, by its own name: the one that conditions use, else its
+        event time."""
+        leaf = self.graph.leaves[index]
+        if leaf.time:
+            return leaf.own_name(leaf.time)
+        own = [name for name in leaf.node.schema.names if name in event_times(leaf.node)]
+        if not own:
+            raise QueryError("an input of the join has no event time, so its state could never end")
+        return own[0]
+
     @property
     def lag(self) -> int:
         """How far behind the watermark the inputs' rows still arrive."""
-        return max(leaf.lag for leaf in self.graph.leaves)
+        return graph_lag(self.graph)
 
     def kept(self, index: int) -> int | None:
         """How far below the watermark rows of one input may still be needed; None is for ever.

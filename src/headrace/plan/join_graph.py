@@ -18,34 +18,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from headrace.errors import PlanError, QueryError
+from headrace.errors import PlanError
 from headrace.plan.expressions import Call, Expr, conjuncts
-from headrace.plan.nodes import Join, JoinKind, JoinTime, Node, Order, SameSession, Source
+from headrace.plan.nodes import Filter, Join, JoinKind, JoinTime, Node, Order, SameSession, Source
 from headrace.plan.reach import UNBOUNDED, Reach, reach_of
-from headrace.plan.times import event_times
 from headrace.plan.types import BOOLEAN, Schema
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One input: its plan, its columns as the join names them, and its time by the join's name."""
+    """One input: its plan, its columns as the join names them, and its time by the join's name.
+
+    ``time`` is the column that the conditions on time use; it is empty where there are none.
+    """
 
     name: str
     node: Node
     schema: Schema
     time: str
 
-    @property
-    def own_time(self) -> str:
-        return self.own_name(self.time)
-
     def own_name(self, column: str) -> str:
         """The input's own name for a column of the join."""
         return self.node.schema.names[self.schema.names.index(column)]
-
-    @property
-    def lag(self) -> int:
-        return event_times(self.node).get(self.own_time, 0)
 
     @property
     def ttl(self) -> int | None:
@@ -226,7 +220,11 @@ def topmost_joins(plan: Node) -> Iterator[Join]:
             assert isinstance(node, Join)
             yield node
         for child in node.inputs:
-            yield from visit(child, isinstance(node, Join) and reordered and belongs(node, child))
+            if isinstance(node, Filter):
+                yield from visit(child, inside)
+            else:
+                part = isinstance(node, Join) and reordered and belongs(node, child)
+                yield from visit(child, part)
 
     yield from visit(plan, inside=False)
 
@@ -238,7 +236,12 @@ def is_graph(node: Join) -> bool:
 
 
 def belongs(node: Join, side: Node) -> bool:
-    """Whether a join below is part of the same graph."""
+    """Whether a join below is part of the same graph.
+
+    A filter between two inner joins is a predicate like any other.
+    """
+    while isinstance(side, Filter):
+        side = side.input
     return (
         isinstance(side, Join)
         and node.kind is JoinKind.INNER
@@ -258,7 +261,7 @@ def join_graph(node: Join) -> JoinGraph:
     joins = _joins(node)
     found = _leaves(node)
     leaves = tuple(
-        Leaf(_name(leaf, schema, found), leaf, schema, _time_of(joins, leaf, schema))
+        Leaf(_name(leaf, schema, found), leaf, schema, _time_of(joins, schema))
         for leaf, schema in found
     )
 
@@ -283,6 +286,13 @@ def join_graph(node: Join) -> JoinGraph:
             )
             times.append(TimeEdge(*ends_of_time, time, bounds))
         predicates += conjuncts(join.residual)
+        predicates += [
+            part
+            for side in join.inputs
+            if belongs(join, side)
+            for found_filter in _filters(side)
+            for part in conjuncts(found_filter.predicate)
+        ]
     return JoinGraph(
         leaves,
         tuple(keys),
@@ -298,17 +308,28 @@ def _joins(node: Join) -> list[Join]:
     found: list[Join] = []
     for side in (node.left, node.right):
         if belongs(node, side):
-            assert isinstance(side, Join)
-            found += _joins(side)
+            found += _joins(_below_filters(side))
     return [*found, node]
+
+
+def _filters(side: Node) -> Iterator[Filter]:
+    while isinstance(side, Filter):
+        yield side
+        side = side.input
+
+
+def _below_filters(side: Node) -> Join:
+    while isinstance(side, Filter):
+        side = side.input
+    assert isinstance(side, Join)
+    return side
 
 
 def _leaves(node: Join) -> list[tuple[Node, Schema]]:
     leaves: list[tuple[Node, Schema]] = []
     for side, schema in ((node.left, node.left_schema), (node.right, node.right_schema)):
         if belongs(node, side):
-            assert isinstance(side, Join)
-            leaves += _leaves(side)
+            leaves += _leaves(_below_filters(side))
         else:
             leaves.append((side, schema))
     return leaves
@@ -318,8 +339,7 @@ def _written(node: Join, positions: Iterator[int]) -> Order:
     sides: list[Order] = []
     for side in (node.left, node.right):
         if belongs(node, side):
-            assert isinstance(side, Join)
-            sides.append(_written(side, positions))
+            sides.append(_written(_below_filters(side), positions))
         else:
             sides.append(next(positions))
     return sides[0], sides[1]
@@ -337,14 +357,11 @@ def _name(leaf: Node, schema: Schema, leaves: list[tuple[Node, Schema]]) -> str:
     return f"{name} {next(i for i, other in enumerate(alike, 1) if other is schema)}"
 
 
-def _time_of(joins: list[Join], leaf: Node, schema: Schema) -> str:
-    """The time column of an input: the one that conditions use, else its event time."""
+def _time_of(joins: list[Join], schema: Schema) -> str:
+    """The time column of an input: the one that conditions use."""
     for join in joins:
         for time in join.times:
             for column in (time.left, time.right):
                 if column.name in schema:
                     return column.name
-    own = [name for name in leaf.schema.names if name in event_times(leaf)]
-    if not own:
-        raise QueryError("an input of the join has no event time, so its state could never end")
-    return schema.names[leaf.schema.names.index(own[0])]
+    return ""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from headrace.errors import PlanError
 from headrace.plan.expressions import Call, Column, Expr
+from headrace.plan.join_graph import JoinGraph, join_graph
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Aggregate,
@@ -99,19 +100,6 @@ def side_times(node: Join) -> tuple[Times, Times]:
     return rename(node.left, node.left_alias), rename(node.right, node.right_alias)
 
 
-def reach(node: Join) -> tuple[int | None, int | None]:
-    """How far the right row may lie (before, after) the left one, in ms; None is without bound."""
-    match node.time:
-        case Within(lower=lower, upper=upper):
-            return (None if lower is None else -lower), upper
-        case SameWindow(window=window):
-            return window.length - 1, window.length - 1
-        case SameSession() | None:
-            return None, None
-        case _:
-            raise PlanError(f"unknown join time {node.time}")
-
-
 def _join_times(node: Join) -> Times:
     """A pair comes out when its later row arrives; the earlier one may be a reach older.
 
@@ -125,14 +113,9 @@ def _join_times(node: Join) -> Times:
     if not node.left.streams():
         return right
     lag = join_lag(node)
-    before, after = reach(node)
     times: Times = {}
     if isinstance(node.time, Within | SameWindow):
-        # A new right row at W - lag may match left rows `after` older, and the other way round.
-        if after is not None:
-            times[node.time.left.name] = lag + max(after, 0)
-        if before is not None:
-            times[node.time.right.name] = lag + max(before, 0)
+        times |= _graph_times(join_graph(node))
         # Times that the join sets equal are as old as each other, such as the windows of two
         # aggregates: the later row brings nothing older than itself.
         for one, other in node.keys:
@@ -144,6 +127,29 @@ def _join_times(node: Join) -> Times:
         times[node.time.left.name] = times[node.time.right.name] = lag
     if node.emits_window:
         times[WINDOW_COLUMN] = lag
+    return times
+
+
+def graph_lag(graph: JoinGraph) -> int:
+    """How far behind the watermark rows still arrive at the inputs of a graph of joins."""
+    lags = [
+        event_times(leaf.node).get(leaf.own_name(leaf.time), 0)
+        for leaf in graph.leaves
+        if leaf.time
+    ]
+    return max(lags, default=0)
+
+
+def _graph_times(graph: JoinGraph) -> Times:
+    """A result comes out when its last row arrives, at W - lag or later; each of its other times
+    is at most a reach older."""
+    lag = graph_lag(graph)
+    times: Times = {}
+    for index, leaf in enumerate(graph.leaves):
+        before = [graph.reaches[other][index].before for other in range(len(graph.leaves))]
+        known = [b for b in before if b is not None]
+        if leaf.time and len(known) == len(before):
+            times[leaf.time] = lag + max(0, *known)
     return times
 
 
