@@ -32,6 +32,9 @@ class EventFiles:
     shake: int = 5_000
     # 1 draws all keys alike; the greater, the more rows the first keys have.
     skew: int = 1
+    # Streams of different salts have nothing in common; signed values are negative half the time.
+    salt: int = 0
+    signed: bool = False
 
     @property
     def rows_per_file(self) -> int:
@@ -62,8 +65,8 @@ class EventFiles:
 
 def _key(events: EventFiles) -> str:
     if events.skew == 1:
-        return f"CAST(hash(i) % {events.keys} AS BIGINT)"
-    share = "(hash(i) % 1000000007) / 1000000007.0"
+        return f"CAST(hash(i + {events.salt}) % {events.keys} AS BIGINT)"
+    share = f"(hash(i + {events.salt}) % 1000000007) / 1000000007.0"
     return f"CAST(floor({events.keys} * power({share}, {events.skew})) AS BIGINT)"
 
 
@@ -80,12 +83,14 @@ def write_events(
     low = number * events.rows_per_file
     high = min(events.rows, low + events.rows_per_file)
     start = FIRST_MILLISECOND if first is None else first
+    shaken = f"hash(i + {9_000_000_000 + events.salt}) % {max(1, events.shake)}"
     table = connection.sql(  # type: ignore[attr-defined]
         f"""
         SELECT {_key(events)} AS k,
-               CAST(hash(i + 7000000000) % 100000 AS BIGINT) AS v,
+               CAST(hash(i + {7_000_000_000 + events.salt}) % 100000 AS BIGINT)
+                   - {50_000 if events.signed else 0} AS v,
                {start} + CAST(floor(i * {events.step}) AS BIGINT)
-                   + CAST(hash(i + 9000000000) % {max(1, events.shake)} AS BIGINT) AS ts
+                   + CAST({shaken} AS BIGINT) AS ts
         FROM range({low}, {high}) AS rows(i)
         """
     ).to_arrow_table()

@@ -37,6 +37,8 @@ _SESSION = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.caseSensitive": "true",
+    # Where one side of a join is much smaller, hashing it beats sorting both.
+    "spark.sql.join.preferSortMergeJoin": "false",
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }

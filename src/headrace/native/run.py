@@ -44,11 +44,13 @@ def run(
     out_dir: str | None = None,
     sink: str = "memory",
     output_mode: str = "append",
+    read_back: bool = True,
     **trigger: Any,
 ) -> NativeRun:
     """Run to the end of what the sources hold (or with another trigger that ends by itself).
 
-    With ``out_dir`` the results are Parquet files; otherwise ``sink`` is ``memory`` or ``noop``.
+    With ``out_dir`` the results are Parquet files, which are not read where ``read_back`` says so;
+    otherwise ``sink`` is ``memory`` or ``noop``.
     """
     session = native_session(spark)
     mode = _output_mode(plan, output_mode)
@@ -65,7 +67,8 @@ def run(
         for progress in query.recentProgress
         if progress["numInputRows"] > 0
     ]
-    return NativeRun(seconds, batches, _results(session, frame, query, out_dir, sink))
+    rows = _results(session, frame, query, out_dir, sink) if read_back else None
+    return NativeRun(seconds, batches, rows)
 
 
 def _output_mode(plan: Node, asked: str) -> OutputMode:
