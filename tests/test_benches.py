@@ -126,6 +126,21 @@ def test_factor_windows_runs(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_join_order_runs(spark: SparkSession, tmp_path: Path) -> None:
+    report, done = run_tiny("join-order", spark, tmp_path)
+    orders, native, rates = report["cases"]
+    assert set(orders["seconds"]) == {"chosen", "(a ⋈ b) ⋈ c", "(a ⋈ c) ⋈ b", "(b ⋈ c) ⋈ a"}
+    assert orders["notes"]["results"] == native["notes"]["results"] > 0
+    assert set(native["ratio"]) == {
+        "native, as written/headrace",
+        "native, best order/headrace",
+    }
+    assert rates["notes"]["rates"] == {"a": 1, "b": 20, "c": 79}
+    assert report["summary"]["planning eight streams, seconds"] < 1
+    assert done == pytest.approx(1.0)
+
+
+@pytest.mark.slow
 def test_soak_runs(spark: SparkSession, tmp_path: Path) -> None:
     threads = threading.active_count()
     report, done = run_tiny("soak", spark, tmp_path)

@@ -46,7 +46,7 @@ from headrace.query import Query
 from headrace.session import Headrace
 
 MINUTE = 60_000
-BATCHES = 4
+BATCHES = 2
 FILES_PER_BATCH = 2
 
 
@@ -63,7 +63,8 @@ class Size:
 
 
 _S2 = tuple((name, query.settings[-1]) for name, query in QUERIES.items())
-_S1 = tuple((name, "S1") for name, query in QUERIES.items() if "S1" in query.settings)
+# At equal rates only windows that differ make a difference, and one query of each kind will do.
+_S1 = tuple((name, "S1") for name in ("Q3", "Q7", "Q9", "Q11", "Q13"))
 SIZES = {
     "tiny": Size(4_000, 1, 4_000, (("Q7", "S2"),), ("Q7",), (20,)),
     "small": Size(400_000, 1, 400_000, (("Q1", "S2"), ("Q7", "S2")), ("Q7",), (20, 80)),

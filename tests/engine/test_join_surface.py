@@ -1,0 +1,208 @@
+"""Join orders as users meet them: explain, alternatives, hints, forced orders, changes of order."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace import Headrace
+from headrace.engine.join_orders import JoinPolicy
+from headrace.errors import HeadraceError, QueryError
+from headrace.plan.join_graph import topmost_joins
+from headrace.plan.nodes import OutputMode
+from headrace.sql import plan_query
+from tests.engine.test_join_orders import BEGIN, CATALOG, check
+from tests.support.engine import WindowPlan, run_engine, tiny_executor
+from tests.support.streams import Epochs
+
+pytestmark = pytest.mark.spark
+
+THREE = (
+    "SELECT {hint} a.k, b.v AS bv, c.v AS cv FROM a "
+    "JOIN b ON a.k = b.k AND window(a.ts, '30 minutes') = window(b.ts, '30 minutes') "
+    "JOIN c ON a.k = c.k AND window(a.ts, '5 minutes', '30 minutes') = "
+    "window(c.ts, '5 minutes', '30 minutes')"
+)
+SESSIONS = (
+    "SELECT a.k FROM a JOIN b ON a.k = b.k "
+    "AND session_window(a.ts, '5 minutes') = session_window(b.ts, '5 minutes') "
+    "JOIN c ON a.k = c.k AND session_window(a.ts, '5 minutes') = session_window(c.ts, '5 minutes')"
+)
+
+
+@pytest.fixture(scope="module")
+def race(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Headrace:
+    folder = tmp_path_factory.mktemp("surface")
+    race = Headrace(spark, checkpoint=str(folder / "state"))
+    for name in "abc":
+        (folder / name).mkdir()
+        frame = spark.readStream.schema("k BIGINT, v BIGINT, ts TIMESTAMP").parquet(
+            str(folder / name)
+        )
+        race.stream(name, frame, time="ts")
+    return race
+
+
+def sql(hint: str = "") -> str:
+    return THREE.format(hint=hint)
+
+
+def test_explain_shows_the_order_the_others_and_their_rules(race: Headrace) -> None:
+    text = race.sql(sql()).explanation()
+    assert "a, b, c: fully associative" in text
+    assert "order (a ⋈ c) ⋈ b, cost ?" in text
+    assert "hands on a.ts" in text
+    assert "(b ⋈ c) ⋈ a  cost ? s per hour of the streams  (largest_window_first" in text
+    described = json.loads(race.sql(sql()).explanation("json"))["joins"]
+    assert described[0]["order"] == "(a ⋈ c) ⋈ b"
+    assert len(described[0]["orders"]) == 6
+
+
+def test_explain_says_why_sessions_stay(race: Headrace) -> None:
+    text = race.sql(SESSIONS).explanation()
+    assert "a session join stays where it is" in text
+    assert "Case A5" in text
+    with pytest.raises(QueryError, match="sessions depend on the rows"):
+        race.sql(SESSIONS).in_order("b", "c", "a")
+
+
+def test_orders_can_be_forced(race: Headrace) -> None:
+    query = race.sql(sql())
+    forced = query.in_order("b", "c", "a")
+    assert "in the order (b ⋈ c) ⋈ a" in str(forced.optimized.plan)
+    assert "order (b ⋈ c) ⋈ a" in forced.explanation()
+    hinted = race.sql(sql("/*+ JOIN_ORDER(b, c, a) */"))
+    assert hinted.optimized.plan == forced.optimized.plan
+    names = {entry.info.name: entry for entry in query.alternatives()}
+    assert {f"join order {order}" for order in ("(a ⋈ b) ⋈ c", "(c ⋈ b) ⋈ a")} <= names.keys()
+    used = query.using(names["join order (b ⋈ c) ⋈ a"])
+    assert used.optimized.plan == forced.optimized.plan
+    join = next(topmost_joins(used.optimized.plan))
+    assert join.order == ((1, 2), 0)
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        (("a", "b"), "names each of a, b, c once"),
+        (("a", "b", "x"), "'x' is none of a, b, c"),
+        (("a", "b", "c", "c"), "names each of a, b, c once"),
+        (("a", 3, "c"), "3 is no order"),
+    ],
+)
+def test_senseless_orders_are_refused(
+    race: Headrace, order: tuple[object, ...], words: str
+) -> None:
+    with pytest.raises(QueryError, match=words):
+        race.sql(sql()).in_order(*order)
+    with pytest.raises(QueryError, match="joins no streams"):
+        race.sql("SELECT k FROM a").in_order("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "condition", "hint"),
+    [
+        # No usable predicate.
+        ("SELECT a.k FROM a JOIN b ON a.v < b.v", "JOIN_WITHOUT_KEY", "ts"),
+        # A window on what is no event time.
+        (
+            "SELECT a.k FROM a JOIN b ON a.k = b.k AND window(a.ts, '5 minutes') = "
+            "window(timestamp_millis(b.v), '5 minutes')",
+            None,
+            "",
+        ),
+        # Windows that differ on the two sides.
+        (
+            "SELECT a.k FROM a JOIN b ON a.k = b.k AND window(a.ts, '5 minutes') = "
+            "window(b.ts, '10 minutes')",
+            "WINDOW_MISMATCH",
+            "",
+        ),
+        # A column that both sides have.
+        (
+            "SELECT k FROM a JOIN b ON a.k = b.k AND window(a.ts, '5 minutes') = "
+            "window(b.ts, '5 minutes')",
+            "AMBIGUOUS_COLUMN",
+            "a.k",
+        ),
+    ],
+)
+def test_bad_joins_are_refused_with_a_hint(
+    race: Headrace, text: str, condition: str | None, hint: str
+) -> None:
+    with pytest.raises(HeadraceError) as caught:
+        race.sql(text)
+    if condition is not None:
+        assert caught.value.condition == condition
+    assert caught.value.hint
+    assert hint in str(caught.value)
+
+
+def test_state_without_end_is_told(race: Headrace) -> None:
+    advice = race.sql("SELECT a.v FROM a JOIN b ON a.k = b.k").explanation("extended")
+    assert "ttl" in advice.split("== Advice ==")[1]
+
+
+def rows(count: int, hour: int, value: int = 1) -> list[dict[str, object]]:
+    """Evenly over an hour, of four keys."""
+    return [
+        {
+            "k": i % 4,
+            "v": value,
+            "ts": BEGIN + datetime.timedelta(seconds=3600 * (hour + i / count)),
+        }
+        for i in range(count)
+    ]
+
+
+def test_the_order_follows_the_rates(spark: SparkSession, tmp_path: Path) -> None:
+    """Much of c and little of b, then the other way round: the order changes, nothing else."""
+    plan = plan_query(
+        "SELECT a.k, count(*) AS n FROM a "
+        "JOIN b ON a.k = b.k AND window(a.ts, '30 minutes') = window(b.ts, '30 minutes') "
+        "JOIN c ON a.k = c.k AND window(a.ts, '30 minutes') = window(c.ts, '30 minutes') "
+        "GROUP BY a.k, window(a.ts, '1 hour')",
+        CATALOG,
+    ).plan
+    amounts = [(40, 4, 400), (40, 4, 400), (40, 400, 4), (40, 400, 4)]
+    epochs: Epochs = [
+        {stream: rows(n, hour) for stream, n in zip("abc", counts, strict=True)}
+        for hour, counts in enumerate(amounts)
+    ]
+    whole = WindowPlan(joins=JoinPolicy(passes="whole"))
+    run = run_engine(
+        tiny_executor(spark),
+        {"q": (plan, OutputMode.APPEND)},
+        CATALOG,
+        epochs,
+        {"items": []},
+        tmp_path / "changes",
+        plans=(whole,),
+    )
+    changes = [change for report in run.reports for change in report.changes]
+    assert any("join order" in change and "(was" in change for change in changes)
+    executor = tiny_executor(spark)
+    check(executor, {"q": plan}, epochs, {"items": []}, tmp_path / "oracle", "rates")
+
+
+def test_an_order_is_kept_while_another_saves_little(spark: SparkSession, tmp_path: Path) -> None:
+    plan = plan_query(sql(), CATALOG).plan
+    # The rates of b and c change places a little, again and again.
+    epochs: Epochs = [
+        {"a": rows(20, hour), "b": rows(20 + hour % 2, hour), "c": rows(21 - hour % 2, hour)}
+        for hour in range(6)
+    ]
+    run = run_engine(
+        tiny_executor(spark),
+        {"q": (plan, OutputMode.APPEND)},
+        CATALOG,
+        epochs,
+        {"items": []},
+        tmp_path,
+    )
+    changes = [change for report in run.reports[1:] for change in report.changes]
+    assert not [change for change in changes if "join order" in change]
