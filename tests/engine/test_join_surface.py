@@ -54,9 +54,9 @@ def sql(hint: str = "") -> str:
 def test_explain_shows_the_order_the_others_and_their_rules(race: Headrace) -> None:
     text = race.sql(sql()).explanation()
     assert "a, b, c: fully associative" in text
-    assert "order (a ⋈ c) ⋈ b, cost ?" in text
+    assert "order (a ⋈ c) ⋈ b, by its windows alone" in text
     assert "hands on a.ts" in text
-    assert "(b ⋈ c) ⋈ a  cost ? s per hour of the streams  (largest_window_first" in text
+    assert "(b ⋈ c) ⋈ a  (largest_window_first" in text
     described = json.loads(race.sql(sql()).explanation("json"))["joins"]
     assert described[0]["order"] == "(a ⋈ c) ⋈ b"
     assert len(described[0]["orders"]) == 6
@@ -68,6 +68,18 @@ def test_explain_says_why_sessions_stay(race: Headrace) -> None:
     assert "Case A5" in text
     with pytest.raises(QueryError, match="sessions depend on the rows"):
         race.sql(SESSIONS).in_order("b", "c", "a")
+
+
+def test_explain_says_why_ends_of_windows_stay(race: Headrace) -> None:
+    window = "window({0}.ts, '10 minutes'{1})"
+    for slide, words in ((", '5 minutes'", "do not associate"), ("", "hands on its end")):
+        one, other = (window.format(side, slide) for side in "ab")
+        query = race.sql(
+            f"SELECT p.k FROM (SELECT a.k, window_time(window) AS t FROM a JOIN b ON a.k = b.k "
+            f"AND {one} = {other}) p JOIN c ON p.k = c.k "
+            "AND window(p.t, '10 minutes') = window(c.ts, '10 minutes')"
+        )
+        assert words in query.explanation()
 
 
 def test_orders_can_be_forced(race: Headrace) -> None:

@@ -419,8 +419,10 @@ class _Compiler:
 
     def _held_back(self, node: Node, time: str) -> frozenset[str]:
         """The stores of session joins whose open sessions hold back a time, as clocks."""
-        self._input(node)
         names = frozenset(self._sessions_name(join) for join in held_back_by(node, time))
+        if names:
+            # Stores come with the operators below.
+            self._input(node)
         for name in names:
             store = self._stores[name]
             assert isinstance(store, SessionStore)

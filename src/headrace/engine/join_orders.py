@@ -52,6 +52,10 @@ class JoinMemory:
     #: By the hash of a join: the load that it had last, and the order that it ran in.
     loads: dict[str, JoinLoad] = field(default_factory=dict)
     orders: dict[str, Order] = field(default_factory=dict)
+    #: What was planned last, for all rows or for the new rows of an input, and for which load.
+    planned: dict[tuple[str, int | None, frozenset[str]], tuple[JoinLoad, JoinOrder]] = field(
+        default_factory=dict
+    )
     #: Changes of order since they were last asked for.
     changes: list[str] = field(default_factory=list)
 
@@ -107,59 +111,90 @@ def choose(
     memory: JoinMemory,
 ) -> Passes:
     """The orders for an epoch."""
-    whole = _whole_order(graph, identity, forced, counted, policy, memory)
+    planner = _Planner(graph, identity, forced, counted, policy, memory)
+    if policy.passes == "whole":
+        return Passes(planner.whole(), {})
     drivers = [index for index, new in enumerate(counted.new) if new]
-    terms = {index: _term_order(graph, index, forced, counted, policy) for index in drivers}
-    if policy.passes == "whole" or (
-        policy.passes == "auto" and _one_pass_pays(graph, whole, terms, counted)
-    ):
-        return Passes(whole, {})
+    terms = {driver: planner.term(driver) for driver in drivers}
+    if policy.passes == "auto":
+        whole = planner.whole()
+        if _one_pass_pays(graph, whole, terms, counted):
+            return Passes(whole, {})
     return Passes(None, terms)
 
 
-def _whole_order(
-    graph: JoinGraph,
-    identity: str,
-    forced: Order | None,
-    counted: Counted,
-    policy: JoinPolicy,
-    memory: JoinMemory,
-) -> JoinOrder:
-    load = counted.load()
-    memory.loads[identity] = load
-    if forced is not None:
-        steps = steps_of(graph, forced)
-        return JoinOrder(forced, () if isinstance(steps, Refusal) else steps, None)
-    if not policy.reorder:
-        return as_written(graph)
-    before = memory.orders.get(identity)
-    if not counted.known:
-        chosen = best_without_statistics(graph, policy.disabled)
-    else:
-        chosen = best_order(graph, load, policy.disabled)
-        if before is not None and chosen.cost is not None:
-            stay = cost_of(before, join_cost(graph, load))
-            steps = steps_of(graph, before, policy.disabled)
-            if chosen.cost > stay * (1 - policy.least_gain) and not isinstance(steps, Refusal):
-                chosen = JoinOrder(before, steps, stay)
-    if before != chosen.order:
-        if before is not None or chosen.order != graph.written:
-            was = "as written" if before is None else order_text(before, graph.names)
-            memory.changes.append(f"join order {order_text(chosen.order, graph.names)} (was {was})")
-        memory.orders[identity] = chosen.order
-    return chosen
+@dataclass(frozen=True)
+class _Planner:
+    """Plans one join of one epoch."""
+
+    graph: JoinGraph
+    identity: str
+    forced: Order | None
+    counted: Counted
+    policy: JoinPolicy
+    memory: JoinMemory
+
+    def whole(self) -> JoinOrder:
+        """The order of one pass over all rows."""
+        load = self.counted.load()
+        self.memory.loads[self.identity] = load
+        if self.forced is not None:
+            return self._as_asked(self.forced)
+        if not self.policy.reorder:
+            return as_written(self.graph)
+        before = self.memory.orders.get(self.identity)
+        chosen = self._stable(before, self._planned(None, load), load)
+        if before != chosen.order:
+            self._tell(before, chosen.order)
+            self.memory.orders[self.identity] = chosen.order
+        return chosen
+
+    def term(self, driver: int) -> JoinOrder:
+        """New rows of one input first, then along the order asked for, or the cheapest."""
+        if self.forced is None and self.policy.reorder and self.counted.known:
+            return self._planned(driver, self.counted.load(driver))
+        sequence = inputs_of(self.graph.written if self.forced is None else self.forced)
+        return self._as_asked(left_deep(_tied_sequence(self.graph, driver, sequence)))
+
+    def _as_asked(self, order: Order) -> JoinOrder:
+        steps = steps_of(self.graph, order)
+        return JoinOrder(order, () if isinstance(steps, Refusal) else steps, None)
+
+    def _planned(self, driver: int | None, load: JoinLoad) -> JoinOrder:
+        """The cheapest order; planned anew only when the load is not what it was."""
+        if not self.counted.known:
+            return best_without_statistics(self.graph, self.policy.disabled)
+        key = self.identity, driver, self.policy.disabled
+        known = self.memory.planned.get(key)
+        if known is None or not _alike(known[0], load):
+            known = load, best_order(self.graph, load, self.policy.disabled)
+            self.memory.planned[key] = known
+        return known[1]
+
+    def _stable(self, before: Order | None, planned: JoinOrder, load: JoinLoad) -> JoinOrder:
+        """The order as it was, unless the planned one promises enough."""
+        if before is None or before == planned.order or planned.cost is None:
+            return planned
+        steps = steps_of(self.graph, before, self.policy.disabled)
+        costs = join_cost(self.graph, load)
+        stay, change = cost_of(before, costs), cost_of(planned.order, costs)
+        if isinstance(steps, Refusal) or change <= stay * (1 - self.policy.least_gain):
+            return planned
+        return JoinOrder(before, steps, stay)
+
+    def _tell(self, before: Order | None, after: Order) -> None:
+        if before is None and after == self.graph.written:
+            return
+        names = self.graph.names
+        was = "as written" if before is None else order_text(before, names)
+        self.memory.changes.append(f"join order {order_text(after, names)} (was {was})")
 
 
-def _term_order(
-    graph: JoinGraph, driver: int, forced: Order | None, counted: Counted, policy: JoinPolicy
-) -> JoinOrder:
-    """New rows of one input first, then along the order that is asked for, or the cheapest."""
-    if forced is None and policy.reorder and counted.known:
-        return best_order(graph, counted.load(driver), policy.disabled)
-    sequence = inputs_of(graph.written if forced is None else forced)
-    order = left_deep(_tied_sequence(graph, driver, sequence))
-    steps = steps_of(graph, order)
-    return JoinOrder(order, () if isinstance(steps, Refusal) else steps, None)
+def _alike(one: JoinLoad, other: JoinLoad) -> bool:
+    """Whether two loads are near enough to have the same best order, for all practical purposes."""
+    pairs = [*zip(one.rates, other.rates, strict=True)]
+    pairs += [(count, other.keys.get(end, 0.0)) for end, count in one.keys.items()]
+    return all(a <= 1.25 * b and b <= 1.25 * a for a, b in pairs)
 
 
 def _tied_sequence(graph: JoinGraph, driver: int, sequence: tuple[int, ...]) -> list[int]:

@@ -18,8 +18,9 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from headrace.cost.window_joins import JoinLoad
 from headrace.engine.epoch import Epoch
-from headrace.engine.join_orders import Counted, JoinPolicy, Passes, choose
+from headrace.engine.join_orders import Counted, JoinPolicy, choose
 from headrace.engine.join_shape import JoinShape, key_condition
 from headrace.engine.operators.base import Operator, Step
 from headrace.engine.operators.expansion import WINDOW_START, Ends, expand
@@ -97,11 +98,14 @@ class DeltaJoin(Operator):
     def delta(self, epoch: Epoch) -> Relation | None:
         if not any(source.rows.new_span(epoch) for source in self._inputs):
             return None
-        passes = self._passes(epoch)
+        counted = self._counted(epoch)
+        passes = choose(
+            self._graph, self.identity, self.node.order, counted, self._policy, epoch.joins
+        )
         if passes.whole is not None:
-            found = [self._one_pass(epoch, passes.whole.order)]
+            found = [self._one_pass(epoch, passes.whole.order, counted)]
         else:
-            found = [self._term(epoch, i, term.order) for i, term in passes.terms.items()]
+            found = [self._term(epoch, i, term.order, counted) for i, term in passes.terms.items()]
         known = [query for query in found if query is not None]
         return Relation(union_all(known), self.node.schema) if known else None
 
@@ -128,7 +132,8 @@ class DeltaJoin(Operator):
             )
         return spans
 
-    def _passes(self, epoch: Epoch) -> Passes:
+    def _counted(self, epoch: Epoch) -> Counted:
+        """The rows that can take part, as far as the files tell."""
         everyone = list(range(len(self._inputs)))
         spans = self._spans(epoch, everyone)
         names = [source.rows.store.name for source in self._inputs]
@@ -137,7 +142,7 @@ class DeltaJoin(Operator):
         edges = [edge for span in spans for edge in span if edge is not None]
         fresh = [s for source in self._inputs if (s := source.rows.new_span(epoch)) is not None]
         edges += [edge for span in fresh for edge in span]
-        counted = Counted(
+        return Counted(
             tuple(new),
             tuple(max(0, t - n) for t, n in zip(total, new, strict=True)),
             {
@@ -149,17 +154,8 @@ class DeltaJoin(Operator):
             },
             float(max(1, max(edges) - min(edges))),
         )
-        passes = choose(
-            self._graph, self.identity, self.node.order, counted, self._policy, epoch.joins
-        )
-        load = counted.load()
-        self._costs = join_cost(self._graph, load)
-        return passes
 
-    def _size(self, inputs: frozenset[int]) -> float:
-        return self._costs.rows(sum(1 << index for index in inputs))
-
-    def _one_pass(self, epoch: Epoch, order: Order) -> exp.Query | None:
+    def _one_pass(self, epoch: Epoch, order: Order, counted: Counted) -> exp.Query | None:
         """Everything that can take part, without the results that are not new."""
         spans = self._spans(epoch, list(range(len(self._inputs))))
         inputs: dict[int, exp.Select] = {}
@@ -179,11 +175,11 @@ class DeltaJoin(Operator):
                 return None
             inputs[index] = self._alive(select(union_all(parts), None), index, epoch)
             flagged.append(column(flag))
-        joined = self._joined(order, inputs)
+        joined = self._joined(order, inputs, counted.load())
         where = [exp.paren(any_of(flagged))] if some_old else []
         return select(joined, keep(self.node.schema.names), where)
 
-    def _term(self, epoch: Epoch, driver: int, order: Order) -> exp.Query | None:
+    def _term(self, epoch: Epoch, driver: int, order: Order, counted: Counted) -> exp.Query | None:
         """New rows of one input against the others."""
         spans = self._spans(epoch, [driver])
         inputs: dict[int, exp.Select] = {}
@@ -199,7 +195,8 @@ class DeltaJoin(Operator):
             if not found:
                 return None
             inputs[index] = self._alive(select(union_all(found), None), index, epoch)
-        return select(self._joined(order, inputs), keep(self.node.schema.names))
+        joined = self._joined(order, inputs, counted.load(driver))
+        return select(joined, keep(self.node.schema.names))
 
     def _alive(self, rows: exp.Select, index: int, epoch: Epoch) -> exp.Select:
         source = self._inputs[index]
@@ -211,10 +208,15 @@ class DeltaJoin(Operator):
 
     # How they are joined
 
-    def _joined(self, order: Order, inputs: dict[int, exp.Select]) -> exp.Select:
+    def _joined(self, order: Order, inputs: dict[int, exp.Select], load: JoinLoad) -> exp.Select:
         if isinstance(self.node.time, SameWindow) and self.node.emits_window:
             return self._join_per_window(inputs, self.node.time.window)
-        return join_in_order(self._shape, order, inputs, self._size)
+        costs = join_cost(self._graph, load)
+
+        def size(part: frozenset[int]) -> float:
+            return costs.rows(sum(1 << index for index in part))
+
+        return join_in_order(self._shape, order, inputs, size)
 
     def _join_per_window(self, inputs: dict[int, exp.Select], window: Hopping) -> exp.Select:
         """Once per common window: both sides are placed in all of their windows."""

@@ -20,16 +20,14 @@ from headrace.optimizer.joins.search import (
 from headrace.optimizer.joins.steps import JoinStep, Refusal, steps_of
 from headrace.plan.join_graph import (
     JoinGraph,
-    belongs,
     inputs_of,
-    is_graph,
     join_graph,
     left_deep,
     order_text,
     topmost_joins,
 )
 from headrace.plan.json import plan_hash
-from headrace.plan.nodes import Join, Node, Order, SameSession
+from headrace.plan.nodes import Filter, Join, Node, Order, Project, SameSession, SameWindow
 from headrace.plan.text import join_time_text
 from headrace.stats.figure import Estimated
 
@@ -77,7 +75,7 @@ class DescribedJoin:
         return f"{self.level.value}{further}"
 
     def _steps(self) -> Iterator[str]:
-        yield f"order {self.name(self.chosen)}, cost {cost_in_words(self.chosen)}"
+        yield f"order {self.name(self.chosen)}, {_cost_in_words(self.chosen)}"
         for position, step in enumerate(self.chosen.steps):
             later = self.chosen.steps[position + 1 :]
             yield "   " + step_text(self.graph, step, later)
@@ -87,7 +85,8 @@ class DescribedJoin:
         width = max(map(len, names))
         for name, order in zip(names, orders, strict=True):
             rules = ", ".join(order.rules) or "as written"
-            yield f"{name.ljust(width)}  cost {cost_in_words(order)}  ({rules})"
+            cost = "" if order.cost is None else f"cost {hourly_cost(order)}  "
+            yield f"{name.ljust(width)}  {cost}({rules})"
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,10 @@ class FixedJoin:
     text: str
 
 
-def cost_in_words(order: JoinOrder) -> str:
-    return str(hourly_cost(order))
+def _cost_in_words(order: JoinOrder) -> str:
+    if order.cost is None:
+        return "by its windows alone: nothing is known of the streams yet"
+    return f"cost {hourly_cost(order)}"
 
 
 def hourly_cost(order: JoinOrder) -> Cost:
@@ -196,21 +197,34 @@ def fixed_joins(plan: Node) -> Iterator[str]:
     for node in plan.walk():
         if not isinstance(node, Join) or not (node.left.streams() and node.right.streams()):
             continue
-        sides = " and ".join("+".join(sorted(side.streams())) for side in (node.left, node.right))
+        sides = " and ".join("+".join(sorted(side.streams())) for side in node.inputs)
         if isinstance(node.time, SameSession):
             yield (
                 f"{sides}: a session join stays where it is, because its sessions depend on the "
                 "rows that were joined before (Case A5); its sides may change places (Case C2)"
             )
-        elif node.emits_window and any(not _is_leaf(node, side) for side in node.inputs):
-            yield (
-                f"{sides}: joined once per window, whose end may be handed on; overlapping windows "
-                "do not associate then (Cases A1 and A3 in processing time)"
-            )
+        for side in node.inputs:
+            below = _handing_on_its_window(side)
+            if below is not None:
+                yield f"{sides}: stay as written, {_why_windows_stay(below)}"
 
 
-def _is_leaf(node: Join, side: Node) -> bool:
-    return not (isinstance(side, Join) and is_graph(side) and not belongs(node, side))
+def _handing_on_its_window(side: Node) -> SameWindow | None:
+    """The condition of a join below that hands on its windows, or their ends."""
+    while isinstance(side, Filter | Project):
+        side = side.input
+    if isinstance(side, Join) and side.emits_window and isinstance(side.time, SameWindow):
+        return side.time
+    return None
+
+
+def _why_windows_stay(time: SameWindow) -> str:
+    if time.window.overlap > 1:
+        return (
+            "because overlapping windows whose ends are handed on do not associate (Cases A1 and "
+            "A3 in processing time)"
+        )
+    return "because the join below comes out once per window and hands on its end"
 
 
 def parse_order(graph: JoinGraph, wanted: object) -> Order | str:
