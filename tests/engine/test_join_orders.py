@@ -82,7 +82,7 @@ def check(
 
 def paper_rows(chance: random.Random, setting: str, hours: int) -> Epochs:
     """Rows of two keys at the paper's rates, in epochs that cut through windows."""
-    cuts = [0, hours * 25, hours * 40, hours * 60]
+    cuts = [0, hours * 35, hours * 60]
     epochs: Epochs = [{} for _ in cuts[1:]]
     for name, rate in SETTINGS[setting].items():
         times = sorted(chance.uniform(0, hours * 60) for _ in range(2 * rate * hours))
@@ -108,7 +108,8 @@ def test_every_order_of_the_papers_queries(
     count = len(query.streams)
     chance = random.Random(name)
     sequences = list(permutations(range(count)))
-    orders = [left_deep(s) for s in sequences if count < 4 or s[0] < s[1]]
+    # Exchanging the sides of a first join makes no other order of it: one of them will do.
+    orders = [left_deep(s) for s in sequences if s[0] < s[1] or s == (1, 0, 2)]
     if count > 3:
         orders = [*chance.sample(orders, 8), ((0, 1), ((2, 3), 4)), ((0, (1, 2)), (3, 4))]
     plans = {"written": plan}
@@ -187,7 +188,7 @@ def random_order(chance: random.Random, graph: JoinGraph) -> Order:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(16))
 def test_random_joins(seed: int, executor: SparkExecutor, tmp_path: Path) -> None:
     chance = random.Random(f"joins {seed}")
     sql, plan = random_query(chance)
