@@ -15,8 +15,10 @@ from headrace.errors import HeadraceError, QueryError
 from headrace.plan.join_graph import topmost_joins
 from headrace.plan.nodes import OutputMode
 from headrace.sql import plan_query
-from tests.engine.test_join_orders import BEGIN, CATALOG, check
+from tests.engine.test_join_orders import BEGIN, CATALOG
+from tests.support.compare import assert_same_rows
 from tests.support.engine import WindowPlan, run_engine, tiny_executor
+from tests.support.oracle import run_epochs
 from tests.support.streams import Epochs
 
 pytestmark = pytest.mark.spark
@@ -171,50 +173,42 @@ def rows(count: int, hour: int, value: int = 1) -> list[dict[str, object]]:
     ]
 
 
-def test_the_order_follows_the_rates(spark: SparkSession, tmp_path: Path) -> None:
-    """Much of c and little of b, then the other way round: the order changes, nothing else."""
-    plan = plan_query(
-        "SELECT a.k, count(*) AS n FROM a "
-        "JOIN b ON a.k = b.k AND window(a.ts, '30 minutes') = window(b.ts, '30 minutes') "
-        "JOIN c ON a.k = c.k AND window(a.ts, '30 minutes') = window(c.ts, '30 minutes') "
-        "GROUP BY a.k, window(a.ts, '1 hour')",
-        CATALOG,
-    ).plan
+EQUAL_WINDOWS = (
+    "SELECT a.k, count(*) AS n FROM a "
+    "JOIN b ON a.k = b.k AND window(a.ts, '30 minutes') = window(b.ts, '30 minutes') "
+    "JOIN c ON a.k = c.k AND window(a.ts, '30 minutes') = window(c.ts, '30 minutes') "
+    "GROUP BY a.k, window(a.ts, '1 hour')"
+)
+
+
+def changes_of_order(spark: SparkSession, folder: Path, least_gain: float) -> list[str]:
+    """Much of c and little of b, then the other way round, against the oracle."""
+    plan = plan_query(EQUAL_WINDOWS, CATALOG).plan
     amounts = [(40, 4, 400), (40, 4, 400), (40, 400, 4), (40, 400, 4)]
     epochs: Epochs = [
         {stream: rows(n, hour) for stream, n in zip("abc", counts, strict=True)}
         for hour, counts in enumerate(amounts)
     ]
-    whole = WindowPlan(joins=JoinPolicy(passes="whole"))
     run = run_engine(
         tiny_executor(spark),
         {"q": (plan, OutputMode.APPEND)},
         CATALOG,
         epochs,
         {"items": []},
-        tmp_path / "changes",
-        plans=(whole,),
+        folder,
+        plans=(WindowPlan(joins=JoinPolicy(passes="whole", least_gain=least_gain)),),
     )
-    changes = [change for report in run.reports for change in report.changes]
-    assert any("join order" in change and "(was" in change for change in changes)
-    executor = tiny_executor(spark)
-    check(executor, {"q": plan}, epochs, {"items": []}, tmp_path / "oracle", "rates")
+    for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
+        assert_same_rows(actual, wanted)
+    return [c for report in run.reports[1:] for c in report.changes if "join order" in c]
+
+
+def test_the_order_follows_the_rates(spark: SparkSession, tmp_path: Path) -> None:
+    (change,) = changes_of_order(spark, tmp_path, least_gain=0.1)
+    assert "(was" in change
+    assert "as written" not in change
 
 
 def test_an_order_is_kept_while_another_saves_little(spark: SparkSession, tmp_path: Path) -> None:
-    plan = plan_query(sql(), CATALOG).plan
-    # The rates of b and c change places a little, again and again.
-    epochs: Epochs = [
-        {"a": rows(20, hour), "b": rows(20 + hour % 2, hour), "c": rows(21 - hour % 2, hour)}
-        for hour in range(6)
-    ]
-    run = run_engine(
-        tiny_executor(spark),
-        {"q": (plan, OutputMode.APPEND)},
-        CATALOG,
-        epochs,
-        {"items": []},
-        tmp_path,
-    )
-    changes = [change for report in run.reports[1:] for change in report.changes]
-    assert not [change for change in changes if "join order" in change]
+    """The same streams, where nothing less than all of the cost would be enough."""
+    assert changes_of_order(spark, tmp_path, least_gain=1.0) == []

@@ -231,8 +231,8 @@ def test_rows_of_joins() -> None:
     def joined(time: object, **options: object) -> Node:
         return join(BIDS, CLICKS, ("auction", "auction"), time, **options)  # type: ignore[arg-type]
 
-    # 100 × 20 × span / 50
-    assert rate(joined(Within(left, right, -SECOND, 4 * SECOND))) == pytest.approx(200)
+    # 100 × 20 × span / 50. Both bounds of an interval are inclusive: 5,001 milliseconds.
+    assert rate(joined(Within(left, right, -SECOND, 4 * SECOND))) == pytest.approx(200.04)
     assert rate(joined(SameWindow(left, right, tumbling(10 * SECOND)))) == pytest.approx(400)
     overlapping = Hopping(10 * SECOND, 5 * SECOND)
     assert rate(joined(SameWindow(left, right, overlapping))) == pytest.approx(600)

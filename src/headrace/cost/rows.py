@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.cost.cost import Cost
+from headrace.cost.window_joins import time_span
 from headrace.plan.expressions import Call, Column, Expr, Literal, conjuncts
 from headrace.plan.nodes import (
     Aggregate,
@@ -29,12 +30,10 @@ from headrace.plan.nodes import (
     JoinKind,
     Node,
     Project,
-    SameWindow,
     Sink,
     Source,
     Table,
     Union,
-    Within,
 )
 from headrace.plan.windows import Hopping
 from headrace.stats.catalog import Statistics
@@ -123,7 +122,7 @@ def _groups_per_second(node: Aggregate, rate: Figure, statistics: Statistics) ->
 
 
 def _pairs_per_second(node: Join, rates: list[Figure], statistics: Statistics) -> Figure:
-    span = _span(node)
+    span = None if node.time is None else time_span(node.time)
     if span is None or node.kind is not JoinKind.INNER or node.residual is not None:
         return UNKNOWN
     left = _distinct_of_expressions(
@@ -132,20 +131,7 @@ def _pairs_per_second(node: Join, rates: list[Figure], statistics: Statistics) -
     right = _distinct_of_expressions(
         node.right, (_below(key, node, "right") for _, key in node.keys), statistics
     )
-    return estimated(rates[0] * rates[1] * span / left.greatest(right))
-
-
-def _span(node: Join) -> float | None:
-    """Seconds of the other stream that one row meets."""
-    match node.time:
-        case Within(lower=int(lower), upper=int(upper)):
-            return (upper - lower) / 1_000
-        case SameWindow(window=window):
-            length, slide = window.length, window.slide
-            meets = 2 * length - slide if slide <= length else length * length / slide
-            return meets / 1_000
-        case _:
-            return None
+    return estimated(rates[0] * rates[1] * (span / 1_000) / left.greatest(right))
 
 
 def _below(key: Expr, node: Join, side: str) -> Expr:

@@ -377,7 +377,7 @@ class _Compiler:
         time = leaf.schema.names[leaf.node.schema.names.index(own_time)]
         rows = self._arranged(leaf.node, own_time, late, retention)
         keys = tuple(
-            (position, stored_column(rows, leaf, key))
+            (position, _stored_key(rows, leaf, key))
             for position, members in enumerate(graph.key_classes)
             for owner, key in members
             if owner == index
@@ -466,26 +466,11 @@ class _Compiler:
         self.physical.stores.append(store)
 
 
-def stored_column(rows: Arranged, leaf: Leaf, key: Expr) -> str | None:
+def _stored_key(rows: Arranged, leaf: Leaf, key: Expr) -> str | None:
     """The column of a store that a join's key is, if it is one."""
     while isinstance(key, Cast):
         key = key.argument
-    if not isinstance(key, Column):
-        return None
-    name = leaf.own_name(key.name)
-    for node in reversed(rows.chain):
-        if isinstance(node, Project):
-            expr = next(c.expr for c in node.columns if c.name == name)
-            if not isinstance(expr, Column):
-                return None
-            name = expr.name
-        elif isinstance(node, Join):
-            alias = node.left_alias if node.left.streams() else node.right_alias
-            stream = node.left if node.left.streams() else node.right
-            name = name.removeprefix(f"{alias}.") if alias else name
-            if name not in stream.schema:
-                return None
-    return name
+    return rows.stored_name(leaf.own_name(key.name)) if isinstance(key, Column) else None
 
 
 def _own_name(side: Node, schema: Schema, name: str) -> str:

@@ -25,6 +25,7 @@ from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, decide
 from headrace.engine.operators.base import Operator, Store
 from headrace.engine.operators.pane_store import PaneStore
+from headrace.engine.operators.row_store import RowStore
 from headrace.engine.operators.session_store import SessionStore
 from headrace.engine.operators.stateless import SourceRows
 from headrace.engine.physical import LiveQuery, Physical
@@ -238,7 +239,16 @@ class _Attempt:
             watermarks_before=dict(runner.state.watermarks),
             joins=runner.joins,
             # Counting costs a fifth of an append, and keys change slowly.
-            counts_keys=report.epoch % 16 == 0 or not runner.joins.keys,
+            counts_keys=report.epoch % 16 == 0 or self._some_keys_are_unknown(),
+        )
+
+    def _some_keys_are_unknown(self) -> bool:
+        known = self._runner.joins.keys
+        return any(
+            (store.name, name) not in known
+            for store in self._physical.stores
+            if isinstance(store, RowStore)
+            for name in store.counted
         )
 
     def run(self) -> Committed:
@@ -249,7 +259,7 @@ class _Attempt:
         immediate = {n: op for n, op in outputs.items() if op.immediate}
         self._write(immediate)
         self._learn_watermarks()
-        self._learn_frontiers([s for s in self._physical.stores if s not in pending])
+        self._learn_frontiers([s for s in self._physical.stores if s.immediate])
         self._report.seconds["ingest"] = time.monotonic() - started
         started = time.monotonic()
         self._advance(pending, only_immediate=False)

@@ -25,6 +25,7 @@ from headrace.engine.join_shape import JoinShape, key_condition
 from headrace.engine.operators.base import Operator, Step
 from headrace.engine.operators.expansion import WINDOW_START, Ends, expand
 from headrace.engine.operators.join_tree import join_in_order
+from headrace.engine.operators.old_and_new import NEW, old_and_new
 from headrace.engine.operators.row_store import Arranged
 from headrace.engine.relations import (
     Relation,
@@ -42,7 +43,7 @@ from headrace.engine.relations import (
     union_all,
     window_struct,
 )
-from headrace.optimizer.joins.search import best_without_statistics, join_cost
+from headrace.optimizer.joins.search import join_cost
 from headrace.plan.join_graph import order_text
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import WINDOW_COLUMN, Join, Order, SameWindow
@@ -159,43 +160,33 @@ class DeltaJoin(Operator):
         """Everything that can take part, without the results that are not new."""
         spans = self._spans(epoch, list(range(len(self._inputs))))
         inputs: dict[int, exp.Select] = {}
-        flagged: list[Sql] = []
         some_old = False
         for index, source in enumerate(self._inputs):
-            flag = f"__new{index}"
-            parts: list[exp.Query] = []
-            for rows, is_new in (
-                (source.rows.old(epoch, *spans[index]), False),
-                (source.rows.new(epoch), True),
-            ):
-                if rows is not None:
-                    parts.append(qualify(rows, source.schema, {flag: exp.Boolean(this=is_new)}))
-                    some_old |= not is_new
-            if not parts:
+            old, new = source.rows.old(epoch, *spans[index]), source.rows.new(epoch)
+            rows = old_and_new(old, new, mark=True)
+            if rows is None:
                 return None
-            inputs[index] = self._alive(select(union_all(parts), None), index, epoch)
-            flagged.append(column(flag))
-        joined = self._joined(order, inputs, counted.load())
-        where = [exp.paren(any_of(flagged))] if some_old else []
-        return select(joined, keep(self.node.schema.names), where)
+            marked = Relation(rows, source.rows.schema)
+            named_rows = qualify(marked, source.schema, {_flag(index): column(NEW)})
+            inputs[index] = self._alive(named_rows, index, epoch)
+            some_old |= old is not None
+        joined = self._joined(order, inputs, counted.load(), marked=True)
+        is_new = exp.paren(any_of(column(_flag(index)) for index in inputs))
+        return select(joined, keep(self.node.schema.names), [is_new] if some_old else [])
 
     def _term(self, epoch: Epoch, driver: int, order: Order, counted: Counted) -> exp.Query | None:
         """New rows of one input against the others."""
         spans = self._spans(epoch, [driver])
         inputs: dict[int, exp.Select] = {}
         for index, source in enumerate(self._inputs):
-            parts = []
-            if index != driver:
-                parts.append(source.rows.old(epoch, *spans[index]))
-            if index >= driver:
-                parts.append(source.rows.new(epoch))
-            found: list[exp.Query] = [
-                qualify(rows, source.schema) for rows in parts if rows is not None
-            ]
-            if not found:
+            old = None if index == driver else source.rows.old(epoch, *spans[index])
+            new = None if index < driver else source.rows.new(epoch)
+            rows = old_and_new(old, new, mark=False)
+            if rows is None:
                 return None
-            inputs[index] = self._alive(select(union_all(found), None), index, epoch)
-        joined = self._joined(order, inputs, counted.load(driver))
+            named_rows = qualify(Relation(rows, source.rows.schema), source.schema)
+            inputs[index] = self._alive(named_rows, index, epoch)
+        joined = self._joined(order, inputs, counted.load(driver), marked=False)
         return select(joined, keep(self.node.schema.names))
 
     def _alive(self, rows: exp.Select, index: int, epoch: Epoch) -> exp.Select:
@@ -208,9 +199,12 @@ class DeltaJoin(Operator):
 
     # How they are joined
 
-    def _joined(self, order: Order, inputs: dict[int, exp.Select], load: JoinLoad) -> exp.Select:
+    def _joined(
+        self, order: Order, inputs: dict[int, exp.Select], load: JoinLoad, marked: bool
+    ) -> exp.Select:
+        """All inputs; ``marked`` says that their rows carry a flag for those that are new."""
         if isinstance(self.node.time, SameWindow) and self.node.emits_window:
-            return self._join_per_window(inputs, self.node.time.window)
+            return self._join_per_window(inputs, self.node.time.window, marked)
         costs = join_cost(self._graph, load)
 
         def size(part: frozenset[int]) -> float:
@@ -218,7 +212,9 @@ class DeltaJoin(Operator):
 
         return join_in_order(self._shape, order, inputs, size)
 
-    def _join_per_window(self, inputs: dict[int, exp.Select], window: Hopping) -> exp.Select:
+    def _join_per_window(
+        self, inputs: dict[int, exp.Select], window: Hopping, marked: bool
+    ) -> exp.Select:
         """Once per common window: both sides are placed in all of their windows."""
         sides = []
         for index, name in ((0, "__left_start"), (1, "__right_start")):
@@ -226,8 +222,7 @@ class DeltaJoin(Operator):
             placed = expand(
                 inputs[index], millis(column(source.time)), {0: window}, Ends(None, None)
             )
-            flags = {f"__new{index}"} if _has(inputs[index], f"__new{index}") else set()
-            names = (*source.schema.names, *sorted(flags))
+            names = (*source.schema.names, *((_flag(index),) if marked else ()))
             sides.append(select(placed, {**keep(names), name: column(WINDOW_START)}))
         on: list[Sql] = [
             exp.EQ(this=column("__left_start"), expression=column("__right_start")),
@@ -244,16 +239,16 @@ class DeltaJoin(Operator):
         return select(pairs, None).select(named(span, WINDOW_COLUMN), copy=False)
 
     def steps(self) -> tuple[Step, ...]:
-        names = self._graph.names
-        order: Order = self.node.order or self._graph.written
-        if self.node.order is None and self._policy.reorder:
-            order = best_without_statistics(self._graph, self._policy.disabled).order
-        lines = [f"order: {order_text(order, names)}"]
-        if self.node.order is None and self._policy.reorder:
-            lines.append("chosen anew in each epoch, from the rows that are there")
-        return (Step("delta join", tuple(lines)),)
+        names = ", ".join(self._graph.names)
+        if self.node.order is not None:
+            line = f"in the order {order_text(self.node.order, self._graph.names)}, as asked for"
+        elif self._policy.reorder and len(self._inputs) > 1:
+            line = "in the order that costs least in that epoch"
+        else:
+            line = f"in the order {order_text(self._graph.written, self._graph.names)}, as written"
+        return (Step(f"delta join of {names}", (line,)),)
 
 
-def _has(query: exp.Select, name: str) -> bool:
-    """Whether a query of this file has a column, which it carries through its subqueries."""
-    return any(alias.alias == name for alias in query.find_all(exp.Alias))
+def _flag(index: int) -> str:
+    """The column that tells new rows of an input from old ones."""
+    return f"{NEW}{index}"

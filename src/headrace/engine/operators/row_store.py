@@ -36,7 +36,7 @@ from headrace.engine.relations import (
     select,
     sql_of,
 )
-from headrace.plan.expressions import Expr
+from headrace.plan.expressions import Column, Expr
 from headrace.plan.nodes import Filter, Join, Project
 from headrace.plan.types import BOOLEAN, WINDOW, Field, Schema
 
@@ -242,6 +242,22 @@ class Arranged:
             elif isinstance(node, Join):
                 alias = node.left_alias if node.left.streams() else node.right_alias
                 name = f"{alias}.{name}" if alias else name
+        return name
+
+    def stored_name(self, name: str) -> str | None:
+        """The store's column that the operator sees under a name, if it is one unchanged."""
+        for node in reversed(self.chain):
+            if isinstance(node, Project):
+                expr = next(c.expr for c in node.columns if c.name == name)
+                if not isinstance(expr, Column):
+                    return None
+                name = expr.name
+            elif isinstance(node, Join):
+                left = bool(node.left.streams())
+                alias = node.left_alias if left else node.right_alias
+                name = name.removeprefix(f"{alias}.") if alias else name
+                if name not in (node.left if left else node.right).schema:
+                    return None
         return name
 
     def new(self, epoch: Epoch) -> Relation | None:

@@ -138,9 +138,8 @@ def describe_joins(
     """All joins of streams in a plan. ``running`` are the orders in which they run at present."""
     found: list[DescribedJoin | FixedJoin] = []
     for join in topmost_joins(plan):
-        if join.emits_window or (len(join_graph(join).leaves) < 2):
-            continue
-        found.append(_described(join, loads, running, disabled, reorder))
+        if not join.emits_window:
+            found.append(_described(join, loads, running, disabled, reorder))
     found += [FixedJoin(text) for text in dict.fromkeys(fixed_joins(plan))]
     return found
 
