@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -36,6 +37,12 @@ def _count(text: str) -> int:
     if not text.strip().isdecimal():
         raise ValueError("a whole number, zero or more")
     return int(text)
+
+
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*(\.\d+)?\s*[KMGT]B", text.strip(), re.IGNORECASE):
+        raise ValueError("an amount of memory such as '1GB'")
+    return text.strip()
 
 
 def _duration(text: str) -> int:
@@ -96,6 +103,32 @@ SETTINGS: tuple[Setting, ...] = (
         "5 seconds",
         _duration,
         "After this long without a batch a stream is idle: no epoch waits for it.",
+    ),
+    Setting(
+        "executor",
+        "auto",
+        _one_of("auto", "spark", "buckets"),
+        "Who runs the engine's steps: Spark's own operators, DuckDB inside Spark tasks wherever "
+        "that can run them, or DuckDB where it is also expected to be faster.",
+    ),
+    Setting(
+        "tasks.rows",
+        "100000",
+        _count,
+        "How many rows of a step are worth a task of its own in DuckDB.",
+    ),
+    Setting(
+        "tasks.wholeRows",
+        "3000000",
+        _count,
+        "A step of more rows than this, which cannot be cut into parts for several tasks, is left "
+        "to Spark.",
+    ),
+    Setting(
+        "tasks.memory",
+        "1GB",
+        _memory,
+        "The memory that DuckDB may use in a task; what needs more spills to local disk.",
     ),
     Setting(
         "driverRows",
@@ -206,6 +239,10 @@ class Settings:
     gather_timeout: int
     alignment: int
     idle_timeout: int
+    executor: str
+    task_rows: int
+    whole_rows: int
+    task_memory: str
     driver_rows: int
     shuffle_partitions: int
     adaptive_rows: int

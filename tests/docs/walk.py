@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from headrace import Headrace
-from headrace.engine.executor import SparkExecutor, ddl
+from headrace.engine.executor import Executor, ddl
 from headrace.plan.nodes import Source
 from headrace.plan.types import DOUBLE, INT, STRING, TIMESTAMP, Schema
 from headrace.settings import read_settings
@@ -41,7 +41,7 @@ EPOCHS = (
 )
 
 
-class Watching(SparkExecutor):
+class Watching(Executor):
     """Remembers the definitions it runs, epoch by epoch."""
 
     def __init__(self, spark: SparkSession) -> None:

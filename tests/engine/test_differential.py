@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.executor import SparkExecutor
+from headrace.engine.executor import Executor
 from tests.support.compare import assert_same_rows
 from tests.support.engine import ALL_WINDOW_PLANS, WindowPlan, run_engine, tiny_executor
 from tests.support.queries import WEIGHTS, Case, random_case, random_query
@@ -32,7 +32,7 @@ MIX = {**WEIGHTS, "session_join": 2, "three_way_join": 2, "join_window": 3}
 
 
 @pytest.fixture(scope="module")
-def executors(spark: SparkSession) -> list[SparkExecutor]:
+def executors(spark: SparkSession) -> list[Executor]:
     """Two, since the steps of tiny inputs are single tasks and the machine has two cores."""
     return [tiny_executor(spark) for _ in range(2)]
 
@@ -45,7 +45,7 @@ def group_of(seed: int) -> list[Case]:
     return [first, *(replace(first, query=random_query(more, MIX)) for _ in range(QUERIES - 1))]
 
 
-def check(seed: int, executor: SparkExecutor, folder: Path) -> int:
+def check(seed: int, executor: Executor, folder: Path) -> int:
     """Run one group; the number of rows that came out."""
     cases = {f"q{number}": case for number, case in enumerate(group_of(seed))}
     some = cases["q0"]
@@ -72,7 +72,7 @@ def check(seed: int, executor: SparkExecutor, folder: Path) -> int:
 
 @pytest.mark.random
 @pytest.mark.parametrize("first", range(0, GROUPS, PER_TEST))
-def test_random_queries(first: int, executors: list[SparkExecutor], tmp_path: Path) -> None:
+def test_random_queries(first: int, executors: list[Executor], tmp_path: Path) -> None:
     def share(number: int) -> None:
         for seed in range(first + number, first + PER_TEST, len(executors)):
             check(seed, executors[number], tmp_path / f"group{seed}")
@@ -83,7 +83,7 @@ def test_random_queries(first: int, executors: list[SparkExecutor], tmp_path: Pa
 
 
 @pytest.mark.hour
-def test_an_hour_of_random_queries(executors: list[SparkExecutor], tmp_path: Path) -> None:
+def test_an_hour_of_random_queries(executors: list[Executor], tmp_path: Path) -> None:
     end = time.monotonic() + 3_600
     seed = random.SystemRandom().randrange(10**9)
     print(f"seeds from {seed}")

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.bench.join_queries import QUERIES, SETTINGS
-from headrace.engine.executor import SparkExecutor
+from headrace.engine.executor import Executor
 from headrace.engine.join_orders import JoinPolicy
 from headrace.errors import SqlError
 from headrace.optimizer.joins.steps import Refusal, steps_of
@@ -38,7 +38,7 @@ PASSES = tuple(WindowPlan(joins=JoinPolicy(passes=p)) for p in ("whole", "terms"
 
 
 @pytest.fixture(scope="module")
-def executor(spark: SparkSession) -> SparkExecutor:
+def executor(spark: SparkSession) -> Executor:
     return tiny_executor(spark)
 
 
@@ -51,7 +51,7 @@ def forced(plan: Node, order: Order) -> Node:
 
 
 def check(
-    executor: SparkExecutor,
+    executor: Executor,
     plans: dict[str, Node],
     epochs: Epochs,
     tables: dict[str, list[Row]],
@@ -100,9 +100,7 @@ def paper_rows(chance: random.Random, setting: str, hours: int) -> Epochs:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_every_order_of_the_papers_queries(
-    name: str, executor: SparkExecutor, tmp_path: Path
-) -> None:
+def test_every_order_of_the_papers_queries(name: str, executor: Executor, tmp_path: Path) -> None:
     query = QUERIES[name]
     plan = plan_query(query.sql, CATALOG).plan
     count = len(query.streams)
@@ -189,7 +187,7 @@ def random_order(chance: random.Random, graph: JoinGraph) -> Order:
 
 @pytest.mark.random
 @pytest.mark.parametrize("seed", range(16))
-def test_random_joins(seed: int, executor: SparkExecutor, tmp_path: Path) -> None:
+def test_random_joins(seed: int, executor: Executor, tmp_path: Path) -> None:
     chance = random.Random(f"joins {seed}")
     sql, plan = random_query(chance)
     graph = graph_of(plan)
@@ -230,7 +228,7 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("seed", range(3))
-def test_forms(name: str, seed: int, executor: SparkExecutor, tmp_path: Path) -> None:
+def test_forms(name: str, seed: int, executor: Executor, tmp_path: Path) -> None:
     chance = random.Random(f"{name} {seed}")
     plan = plan_query(FORMS[name], CATALOG).plan
     epochs = random_epochs(chance, SOURCES[:4], epochs=4)
@@ -259,7 +257,7 @@ ABOVE_SESSIONS = {
 
 
 @pytest.mark.parametrize("name", ABOVE_SESSIONS)
-def test_times_that_sessions_hand_on(name: str, executor: SparkExecutor, tmp_path: Path) -> None:
+def test_times_that_sessions_hand_on(name: str, executor: Executor, tmp_path: Path) -> None:
     """Rows of a session come out when it closes, however old they are: none of them is late."""
     plan = plan_query(ABOVE_SESSIONS[name], CATALOG).plan
     epochs = paper_rows(random.Random(name), "S1", 2)

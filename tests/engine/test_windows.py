@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.executor import SparkExecutor
+from headrace.engine.executor import Executor
 from headrace.engine.layouts import LayoutPolicy
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import OutputMode
@@ -38,7 +38,7 @@ KEYS = ("k", "k", "k, name", "")
 
 
 @pytest.fixture(scope="module")
-def executor(spark: SparkSession) -> SparkExecutor:
+def executor(spark: SparkSession) -> Executor:
     return tiny_executor(spark)
 
 
@@ -73,7 +73,7 @@ def queries(seed: int, count: int) -> list[Case]:
 
 
 def run(
-    cases: list[Case], executor: SparkExecutor, folder: Path, plans: tuple[WindowPlan, ...]
+    cases: list[Case], executor: Executor, folder: Path, plans: tuple[WindowPlan, ...]
 ) -> EngineRun:
     some = cases[0]
     return run_engine(
@@ -93,9 +93,7 @@ def run(
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))]
 )
-def test_every_plan_gives_the_same_windows(
-    seed: int, executor: SparkExecutor, tmp_path: Path
-) -> None:
+def test_every_plan_gives_the_same_windows(seed: int, executor: Executor, tmp_path: Path) -> None:
     cases = queries(seed, 3)
     chance = random.Random(seed)
     plans = tuple(chance.sample(ALL_WINDOW_PLANS, len(ALL_WINDOW_PLANS)))
@@ -107,9 +105,7 @@ def test_every_plan_gives_the_same_windows(
             assert_same_rows(actual, wanted, context=f"epoch {epoch} of q{number}: {case}")
 
 
-def test_late_rows_are_counted_alike_by_every_layout(
-    executor: SparkExecutor, tmp_path: Path
-) -> None:
+def test_late_rows_are_counted_alike_by_every_layout(executor: Executor, tmp_path: Path) -> None:
     """A row is late for a query once, however many stores its windows read."""
     counts = []
     for sharing in Sharing:

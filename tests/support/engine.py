@@ -6,25 +6,29 @@ fraction of their cost, and with epochs that are exactly the ones the oracle is 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as parquet
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.engine.batches import Batch
 from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.epoch import Epoch
-from headrace.engine.executor import SparkExecutor, ddl
+from headrace.engine.executor import Executor, ddl
 from headrace.engine.files import LocalFiles
 from headrace.engine.join_orders import JoinPolicy
 from headrace.engine.layouts import LayoutPolicy
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.physical import LiveQuery
 from headrace.engine.relations import Relation
-from headrace.engine.runner import Batch, EpochReport, EpochRunner, Running
+from headrace.engine.runner import EpochReport, EpochRunner, Running
 from headrace.engine.sinks.base import QuerySink
+from headrace.engine.writes import Steps, Write
 from headrace.optimizer import optimize
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
@@ -32,6 +36,9 @@ from headrace.settings import read_settings
 from tests.support.compare import arrow_rows
 from tests.support.duck import arrow_table
 from tests.support.streams import Row
+
+#: Which executor the tests run on, where they leave the choice.
+FORCED_EXECUTOR = os.environ.get("HEADRACE_TEST_EXECUTOR", "auto")
 
 
 class CollectingSink(QuerySink):
@@ -42,9 +49,11 @@ class CollectingSink(QuerySink):
         self.epochs: dict[int, list[tuple[Any, ...]]] = {}
         self._taken: list[tuple[Any, ...]] = []
 
-    def write(self, epoch: Epoch, rows: Relation) -> int:
-        self._taken = arrow_rows(epoch.executor.frame(rows.query).toArrow())
-        return len(self._taken)
+    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+        written = yield Write(self.name, rows.query, rows.schema)
+        assert written.table is not None
+        self._taken = arrow_rows(written.table)
+        return written.rows
 
     def publish(self, epoch: int) -> None:
         self.epochs[epoch], self._taken = self._taken, []
@@ -79,14 +88,14 @@ class EngineRun:
     reports: list[EpochReport] = field(default_factory=list)
 
 
-def tiny_executor(spark: SparkSession, **settings: str) -> SparkExecutor:
-    """An executor of the engine, in a session that shuffles to one partition."""
-    conf = {f"spark.headrace.{key}": value for key, value in settings.items()}
-    return SparkExecutor(spark, read_settings(conf))
+def tiny_executor(spark: SparkSession, **settings: str) -> Executor:
+    """An executor of the engine that cuts even the smallest steps into parts."""
+    chosen = {"executor": FORCED_EXECUTOR, "tasks.rows": "2", **settings}
+    return Executor(spark, read_settings({f"spark.headrace.{k}": v for k, v in chosen.items()}))
 
 
 def run_engine(
-    executor: SparkExecutor,
+    executor: Executor,
     queries: Mapping[str, tuple[Node, OutputMode]],
     catalog: Mapping[str, Source | Table],
     epochs: Sequence[Mapping[str, list[Row]]],
@@ -114,7 +123,11 @@ def run_engine(
     reports = []
     for number, epoch in enumerate(epochs):
         batches = {
-            stream: Batch(_frame(executor, rows, catalog[stream]), number)
+            stream: Batch(
+                _frame(executor, rows, catalog[stream]),
+                number,
+                _files(folder / f"in-{stream}-{number}", rows, catalog[stream]),
+            )
             for stream, rows in epoch.items()
             if stream in runner.physical.sources
         }
@@ -141,7 +154,7 @@ def run_engine(
 
 
 def _open(
-    executor: SparkExecutor, folder: Path, running: Mapping[str, Running], plan: WindowPlan
+    executor: Executor, folder: Path, running: Mapping[str, Running], plan: WindowPlan
 ) -> EpochRunner:
     checkpoint = Checkpoint(lambda _: LocalFiles(), str(folder), retained_commits=5)
     state, _ = checkpoint.open()
@@ -151,5 +164,15 @@ def _open(
     return runner
 
 
-def _frame(executor: SparkExecutor, rows: list[Row], node: Source | Table) -> DataFrame:
+def _files(folder: Path, rows: list[Row], node: Source | Table) -> list[str]:
+    """The rows as two Parquet files, for tasks that read them without Spark."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for number, part in enumerate((rows[::2], rows[1::2])):
+        paths.append(str(folder / f"{number}.parquet"))
+        parquet.write_table(arrow_table(part, node.schema), paths[-1])
+    return paths
+
+
+def _frame(executor: Executor, rows: list[Row], node: Source | Table) -> DataFrame:
     return executor.session.createDataFrame(arrow_table(rows, node.schema), ddl(node.schema))

@@ -14,10 +14,24 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Split:
+    """Which rows of a whole are in a part: those whose column's hash is ``part`` modulo ``parts``.
+
+    ``hashing`` names the hash function, since another version may have another.
+    """
+
+    column: str
+    parts: int
+    part: int
+    hashing: str
+
+
+@dataclass(frozen=True)
 class StateFile:
     """One file. ``first`` and ``last`` bound the times in it (ms); None where it has none.
 
-    ``level`` counts how often its rows were merged into a larger file.
+    ``level`` counts how often its rows were merged into a larger file; ``split`` says which rows
+    it holds, where it does not hold rows of all keys.
     """
 
     path: str
@@ -27,6 +41,7 @@ class StateFile:
     first: int | None
     last: int | None
     level: int = 0
+    split: Split | None = None
 
     def overlaps(self, first: int | None, last: int | None) -> bool:
         """Whether it may hold times of this span; None leaves a side open."""
@@ -73,24 +88,30 @@ class Arrangement:
         self.files = [file for file in self.files if file.path not in gone] + list(new)
 
     def mergeable(self, limit: int) -> list[StateFile]:
-        """The files of the lowest level that has reached the limit; empty where none has."""
+        """The files of the lowest level to which so many epochs have added; empty where none is."""
         levels = sorted({file.level for file in self.files})
         for level in levels:
             same = [file for file in self.files if file.level == level]
-            if len(same) >= limit:
+            if len({file.epoch for file in same}) >= limit:
                 return same
         return []
 
-    def append(self, file: StateFile) -> None:
-        self.files.append(file)
-        self.recent_rows = file.rows
+    def append(self, files: Iterable[StateFile]) -> None:
+        """Take the files of one append."""
+        added = list(files)
+        self.files += added
+        self.recent_rows = sum(file.rows for file in added)
 
     def to_json(self) -> dict[str, Any]:
         return {"files": [asdict(file) for file in self.files], "recent_rows": self.recent_rows}
 
     @classmethod
     def from_json(cls, name: str, value: dict[str, Any]) -> Arrangement:
-        return cls(name, [StateFile(**file) for file in value["files"]], value["recent_rows"])
+        files = [
+            StateFile(**{**file, "split": Split(**file["split"]) if file.get("split") else None})
+            for file in value["files"]
+        ]
+        return cls(name, files, value["recent_rows"])
 
 
 def span(files: Iterable[StateFile]) -> tuple[int, int] | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from headrace.engine.arrangements import StateFile, span
 from headrace.engine.epoch import Epoch
 from headrace.engine.relations import Relation
+from headrace.engine.writes import Steps, Write
 from headrace.plan.types import Schema
 
 
@@ -22,7 +23,8 @@ def merge_files(
     limit: int,
     area: str = "state",
     folder: str | None = None,
-) -> None:
+    split_by: tuple[str, ...] = (),
+) -> Steps[None]:
     """Merge the files of one level, if there are enough of them."""
     arrangement = epoch.state.arrangements.get(name)
     files = arrangement.mergeable(limit) if arrangement is not None and limit > 1 else []
@@ -32,15 +34,22 @@ def merge_files(
     level = files[0].level + 1
     newest = max(file.epoch for file in files)
     rows = Relation(epoch.executor.bind_files(files, schema), schema)
-    written = epoch.executor.write(
-        compacted(rows).query,
-        epoch.checkpoint.path(area, folder or name, f"{newest:010d}-{level}"),
-        {},
+    compact = compacted(rows)
+    written = yield Write(
+        f"merge {name}",
+        compact.query,
+        compact.schema,
+        path=epoch.checkpoint.path(area, folder or name, f"{newest:010d}-{level}"),
         expected_rows=sum(file.rows for file in files),
+        split_by=split_by,
     )
     first, last = times if times is not None else (None, None)
-    merged = StateFile(written.path, newest, written.rows, written.size, first, last, level)
-    arrangement.replace(files, [merged] if merged.rows else [])
-    if not merged.rows:
-        epoch.checkpoint.files.delete(merged.path)
+    merged = [
+        StateFile(f.path, newest, f.rows, f.size, first, last, level, f.split)
+        for f in written.files
+    ]
+    arrangement.replace(files, [file for file in merged if file.rows])
+    for file in merged:
+        if not file.rows:
+            epoch.checkpoint.files.delete(file.path)
     epoch.state.garbage += [(epoch.number, file.path) for file in files]

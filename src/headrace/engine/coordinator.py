@@ -16,9 +16,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headrace.engine.admission import StreamState, admit
+from headrace.engine.batches import Batch
 from headrace.engine.checkpoint import Checkpoint, Intent
+from headrace.engine.file_streams import FileStream, is_file_stream
 from headrace.engine.ingest import Ingest, Trigger
-from headrace.engine.runner import Batch, EpochReport, EpochRunner
+from headrace.engine.runner import EpochReport, EpochRunner
 from headrace.engine.spark_errors import one_line
 from headrace.errors import CheckpointError, HeadraceError, QueryError
 from headrace.plan.nodes import Source
@@ -65,6 +67,7 @@ class Coordinator:
         self._changed = threading.Condition()
         self._waiting: dict[str, _Waiting] = {}
         self._ingests: dict[str, Ingest] = {}
+        self._file_streams: dict[str, FileStream] = {}
         self._streams: dict[str, StreamState] = {}
         self._withdrawing: set[str] = set()
         self._stopping = False
@@ -114,7 +117,8 @@ class Coordinator:
         """Called by Spark for each micro-batch; returns when the batch counts as processed."""
         if not self._is_new(stream, number):
             return
-        waiting = _Waiting(Batch(frame, number), time.monotonic())
+        files = self._file_streams[stream].files_of(number) if stream in self._file_streams else None
+        waiting = _Waiting(Batch(frame, number, files), time.monotonic())
         with self._changed:
             if self._stopping or stream in self._withdrawing or self.error is not None:
                 raise _Withdrawn(stream)
@@ -240,10 +244,13 @@ class Coordinator:
             if running is not None:
                 self._withdraw(stream)
             self._check_spark_checkpoint(stream)
+            log = self._checkpoint.path("ingest", stream)
+            if not source.processing and is_file_stream(self.frames[stream]):
+                self._file_streams[stream] = FileStream(self._checkpoint.files, log)
             self._ingests[stream] = Ingest(
                 self.frames[stream],
                 source,
-                self._checkpoint.path("ingest", stream),
+                log,
                 self._trigger,
                 self._on_batch,
             )

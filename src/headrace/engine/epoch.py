@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.engine.arrangements import StateFile
+from headrace.engine.batches import StreamBatch
 from headrace.engine.checkpoint import Checkpoint, Committed
-from headrace.engine.executor import Kept, SparkExecutor, WatchedInput
+from headrace.engine.executor import Executor
 from headrace.engine.failpoints import reach
 from headrace.engine.join_orders import JoinMemory
 from headrace.engine.relations import Relation, Sql
+from headrace.engine.writes import Inner, Kept, Steps, Write
 from headrace.plan.types import Schema
 from headrace.stats.load import Load
 
@@ -25,10 +27,10 @@ class Epoch:
     """
 
     number: int
-    executor: SparkExecutor
+    executor: Executor
     checkpoint: Checkpoint
     state: Committed
-    batches: Mapping[str, WatchedInput]
+    batches: Mapping[str, StreamBatch]
     watermarks_before: Mapping[str, int]
     watermarks_after: dict[str, int] = field(default_factory=dict)
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -75,22 +77,33 @@ class Epoch:
         last: Sql,
         watch: Mapping[str, Sql] | None = None,
         keep: Kept | None = None,
-    ) -> dict[str, Any]:
-        """Append rows to an arrangement; ``first`` and ``last`` aggregate the time they span."""
+        inner: Inner | None = None,
+        partial: bool = False,
+        split_by: tuple[str, ...] = (),
+    ) -> Steps[dict[str, Any]]:
+        """Append rows to an arrangement; ``first`` and ``last`` aggregate the time they span.
+
+        What ``partial`` and ``split_by`` mean is said at ``Write``.
+        """
         arrangement = self.state.arrangement(name)
-        written = self.executor.write(
+        written = yield Write(
+            name,
             rows.query,
-            self.checkpoint.path("state", name, f"{self.number:010d}"),
-            {"first": first, "last": last, **(watch or {})},
+            rows.schema,
+            path=self.checkpoint.path("state", name, f"{self.number:010d}"),
+            watch={"first": first, "last": last, **(watch or {})},
             expected_rows=arrangement.recent_rows,
             keep=keep,
+            inner=inner,
+            partial=partial,
+            split_by=split_by,
         )
         reach("state.after")
-        begin, end = written.seen.pop("first"), written.seen.pop("last")
         arrangement.append(
-            StateFile(written.path, self.number, written.rows, written.size, begin, end)
+            StateFile(f.path, self.number, f.rows, f.size, f.first, f.last, split=f.split)
+            for f in written.files
         )
-        return written.seen
+        return {k: value for k, value in written.seen.items() if k not in ("first", "last")}
 
     def _read(
         self, files: list[StateFile], schema: Schema, first: int | None, last: int | None

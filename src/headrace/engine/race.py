@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
 from headrace.engine.compile import compile_queries
 from headrace.engine.coordinator import Coordinator
-from headrace.engine.executor import SparkExecutor, ddl
+from headrace.engine.executor import Executor, ddl
 from headrace.engine.files import Files, plain_path
 from headrace.engine.ingest import Trigger
 from headrace.engine.join_orders import JoinMemory, JoinPolicy
@@ -73,7 +73,7 @@ class Race:
     streams: dict[str, RegisteredStream] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.executor = SparkExecutor(self.spark, self.settings)
+        self.executor = Executor(self.spark, self.settings)
         self.tables: dict[str, DataFrame] = {}
         self._entries: dict[str, _Entry] = {}
         self._lock = threading.RLock()

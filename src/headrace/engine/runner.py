@@ -10,20 +10,20 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pyspark.sql import DataFrame
-
+from headrace.engine.batches import Batch
 from headrace.engine.checkpoint import Checkpoint, Committed, Intent
 from headrace.engine.compaction import merge_files
 from headrace.engine.compile import compile_queries
 from headrace.engine.epoch import Epoch
-from headrace.engine.executor import SparkExecutor
+from headrace.engine.executor import Executor
 from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, decide
 from headrace.engine.operators.base import Operator, Store
+from headrace.engine.operators.counting import count_rows
 from headrace.engine.operators.pane_store import PaneStore
 from headrace.engine.operators.row_store import RowStore
 from headrace.engine.operators.session_store import SessionStore
@@ -32,17 +32,9 @@ from headrace.engine.physical import LiveQuery, Physical
 from headrace.engine.sinks import QuerySink
 from headrace.engine.sinks.results import ResultsSink
 from headrace.engine.spark_errors import one_line
+from headrace.engine.writes import Steps, run_alone, run_together
 from headrace.errors import HeadraceError, QueryError, SinkError
-from headrace.plan.nodes import Source
 from headrace.stats.load import Load
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A micro-batch of a stream, as Spark handed it over."""
-
-    frame: DataFrame
-    number: int
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,7 @@ class EpochRunner:
 
     def __init__(
         self,
-        executor: SparkExecutor,
+        executor: Executor,
         checkpoint: Checkpoint,
         state: Committed,
         key: str,
@@ -183,11 +175,18 @@ class EpochRunner:
             watermarks_after=dict(self.state.watermarks),
         )
         self._executor.begin_epoch()
+        work: dict[str, Steps[None]] = {}
         for store in self.physical.stores:
-            merge_files(epoch, store.name, store.schema, partial(store.compacted, epoch), limit)
-        for running in self.queries.values():
+            compacted = partial(store.compacted, epoch)
+            work[store.name] = merge_files(
+                epoch, store.name, store.schema, compacted, limit, split_by=store.split_by
+            )
+        for name, running in self.queries.items():
             if isinstance(running.sink, ResultsSink):
-                running.sink.tidy(epoch, limit)
+                work[f"results of {name}"] = running.sink.tidy(epoch, limit)
+        for ended in run_together(self._executor, work).values():
+            if isinstance(ended, Exception):
+                raise ended
 
     def _leave_out(self, failed: Mapping[str, HeadraceError]) -> None:
         remaining = {n: q for n, q in self.queries.items() if n not in failed}
@@ -221,10 +220,10 @@ class _Attempt:
         state.publications = []
         state.batches |= {stream: batch.number for stream, batch in batches.items()}
         inputs = {
-            stream: self._executor.bind_foreign(
-                batch.frame,
+            stream: self._executor.take_in(
+                batch,
+                self._physical.sources[stream],
                 f"{runner._key}_{stream}",
-                _watch(self._physical.sources[stream]),
                 runner.recent_rows.get(stream),
             )
             for stream, batch in batches.items()
@@ -253,16 +252,17 @@ class _Attempt:
 
     def run(self) -> Committed:
         started = time.monotonic()
-        self._prepare_batches()
-        pending = self._advance(self._physical.stores, only_immediate=True)
+        now = [store for store in self._physical.stores if store.immediate]
+        later = [store for store in self._physical.stores if not store.immediate]
+        self._advance(now, self._counting())
         outputs = dict(self._physical.outputs)
         immediate = {n: op for n, op in outputs.items() if op.immediate}
         self._write(immediate)
         self._learn_watermarks()
-        self._learn_frontiers([s for s in self._physical.stores if s.immediate])
+        self._learn_frontiers(now)
         self._report.seconds["ingest"] = time.monotonic() - started
         started = time.monotonic()
-        self._advance(pending, only_immediate=False)
+        self._advance(later, {})
         self._write({n: op for n, op in outputs.items() if n not in immediate})
         self._drop_expired()
         self._report.seconds["emit"] = time.monotonic() - started
@@ -274,8 +274,8 @@ class _Attempt:
         for batch in self._epoch.batches.values():
             batch.release()
 
-    def _prepare_batches(self) -> None:
-        """Decide how the rows of each batch are counted, and keep what is read more than once."""
+    def _counting(self) -> dict[str, Steps[None]]:
+        """Decide how the rows of each batch are counted; the counting that is work of its own."""
         readers: Counter[str] = Counter()
         sure: Counter[str] = Counter()
         for store in self._physical.stores:
@@ -292,29 +292,40 @@ class _Attempt:
             readers.update(streams)
             if operator.immediate and self._runner.queries[name].sink.reads_all:
                 sure.update(streams)
+        apart: dict[str, Steps[None]] = {}
         for stream, batch in self._epoch.batches.items():
-            counted_apart = stream not in self._epoch.counted_by and not sure[stream]
-            if stream not in self._epoch.counted_by and sure[stream]:
-                batch.watch()
-            if readers[stream] + counted_apart > 1:
-                batch.keep()
-            if counted_apart:
-                self._epoch.seen[stream] = batch.measure()
-
-    def _advance(self, stores: list[Store], only_immediate: bool) -> list[Store]:
-        """Append to the stores in order; what has to wait for the watermarks is handed back."""
-        waiting = []
-        for store in stores:
-            if only_immediate and not store.immediate:
-                waiting.append(store)
+            batch.readers = readers[stream]
+            if stream in self._epoch.counted_by:
                 continue
-            try:
-                store.advance(self._epoch)
-            except Exception as error:
-                raise self._blame(store, error) from error
-            if not only_immediate:
-                self._learn_frontiers([store])
-        return waiting
+            if sure[stream] and batch.files is None:
+                batch.watch()
+            else:
+                batch.readers += 1
+                apart[f"times of {stream}"] = self._count(stream)
+        return apart
+
+    def _count(self, stream: str) -> Steps[None]:
+        """Read a stream for the times of its rows: nothing else is sure to read them all."""
+        source = self._physical.sources[stream]
+        self._epoch.seen[stream] = yield from count_rows(self._epoch, source)
+
+    def _advance(self, stores: Iterable[Store], besides: Mapping[str, Steps[None]]) -> None:
+        """Append to stores, together where none needs another, and do some other work besides."""
+        due = list(stores)
+        besides = dict(besides)
+        while due or besides:
+            ready = {s.name: s for s in due if not self._needs_one_of(s, due)}
+            work = {name: store.advance(self._epoch) for name, store in ready.items()} | besides
+            besides.clear()
+            for name, ended in run_together(self._executor, work).items():
+                if isinstance(ended, Exception):
+                    raise (self._blame(ready[name], ended) if name in ready else ended) from ended
+            self._learn_frontiers(ready.values())
+            due = [store for store in due if store.name not in ready]
+
+    def _needs_one_of(self, store: Store, others: list[Store]) -> bool:
+        below = [s for source in store.inputs() for s in self._physical.stores_of(source)]
+        return any(other is s for other in others for s in below if s is not store)
 
     def _blame(self, store: Store, error: Exception) -> Exception:
         """Find the queries for which a store cannot be written; storage trouble is nobody's."""
@@ -337,23 +348,31 @@ class _Attempt:
                 trial = copy.copy(self._epoch)
                 trial.state = copy.deepcopy(self._epoch.state)
                 try:
-                    candidate.advance(trial)
+                    run_alone(self._executor, candidate.advance(trial))
                 except Exception:
                     return True
         return False
 
     def _write(self, outputs: Mapping[str, Operator]) -> None:
-        for name, operator in outputs.items():
-            sink = self._runner.queries[name].sink
-            started = time.monotonic()
-            try:
-                rows = operator.delta(self._epoch)
-                self._report.rows_out[name] = 0 if rows is None else sink.write(self._epoch, rows)
-            except Exception as error:
+        """Hand all queries' rows to their sinks, together."""
+        started = time.monotonic()
+        work = {name: self._write_one(name, operator) for name, operator in outputs.items()}
+        for name, ended in run_together(self._executor, work).items():
+            if isinstance(ended, Exception):
                 # State is untouched by a sink, so the epoch goes on without this query.
                 self._runner._checkpoint.probe()
-                self._report.failures[name] = _query_failed(name, error)
-            self._report.seconds[f"output {name}"] = time.monotonic() - started
+                self._report.failures[name] = _query_failed(name, ended)
+            else:
+                self._report.rows_out[name] = ended
+        self._report.seconds["outputs"] = (
+            self._report.seconds.get("outputs", 0) + time.monotonic() - started
+        )
+
+    def _write_one(self, name: str, operator: Operator) -> Steps[int]:
+        rows = operator.delta(self._epoch)
+        if rows is None:
+            return 0
+        return (yield from self._runner.queries[name].sink.write(self._epoch, rows))
 
     def _learn_watermarks(self) -> None:
         """The greatest time seen, less the stream's delay; a watermark never goes back."""
@@ -375,12 +394,12 @@ class _Attempt:
         sessions = {s.name for s in self._physical.stores if isinstance(s, SessionStore)}
         self._report.watermarks = {s: w for s, w in state.watermarks.items() if s not in sessions}
 
-    def _learn_frontiers(self, stores: list[Store]) -> None:
+    def _learn_frontiers(self, stores: Iterable[Store]) -> None:
         """Open sessions hold back the times of what is still to come out of them."""
         for store in stores:
             if not isinstance(store, SessionStore) or not store.holds_back:
                 continue
-            frontier = store.frontier(self._epoch)
+            frontier = run_alone(self._executor, store.frontier(self._epoch))
             if frontier is not None:
                 self._epoch.state.watermarks[store.name] = frontier
                 self._epoch.watermarks_after[store.name] = frontier
@@ -425,15 +444,6 @@ class _Attempt:
 def is_time_to_plan(epoch: int) -> bool:
     """Often while little is known of the streams, then now and then."""
     return epoch % 16 == 0 if epoch > 8 else epoch in (1, 2, 4, 8)
-
-
-def _watch(source: Source) -> dict[str, str]:
-    """What is counted of a stream's rows as they pass."""
-    return {
-        "rows": "count(*)",
-        "null_times": f"count_if(`{source.time}` IS NULL)",
-        "greatest": f"max(unix_millis(`{source.time}`))",
-    }
 
 
 def _streams_read(operator: Operator) -> list[str]:

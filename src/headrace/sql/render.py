@@ -17,6 +17,8 @@ from headrace.errors import PlanError
 from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal
 from headrace.plan.types import BIGINT, DATE, INT, TIMESTAMP, DataType
 
+# Under this name a sqlglot expression remembers its type.
+_TYPE = "type"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -82,7 +84,21 @@ def spark_sql(expr: Expr, column: ColumnNames = column_by_name) -> str:
 
 
 def to_sqlglot(expr: Expr, column: ColumnNames = column_by_name) -> exp.Expression:
-    """An expression for sqlglot; ``column`` says how a column of the input is named there."""
+    """An expression for sqlglot; ``column`` says how a column of the input is named there.
+
+    Each part carries its type, for who must know it (see ``type_of``).
+    """
+    rendered = _rendered(expr, column)
+    rendered.meta[_TYPE] = expr.type
+    return rendered
+
+
+def type_of(node: exp.Expr) -> DataType | None:
+    """The type of a rendered expression; None of what no plan's expression was rendered to."""
+    return node.unnest().meta.get(_TYPE)
+
+
+def _rendered(expr: Expr, column: ColumnNames) -> exp.Expression:
     match expr:
         case Column(name=name):
             return column(name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from headrace.engine.epoch import Epoch
 from headrace.engine.relations import Relation
+from headrace.engine.writes import Steps
 from headrace.plan.nodes import Node
 from headrace.plan.types import Schema
 
@@ -74,7 +75,7 @@ class Store(ABC):
         """Whether it can be appended to before the watermarks after the epoch are known."""
 
     @abstractmethod
-    def advance(self, epoch: Epoch) -> None:
+    def advance(self, epoch: Epoch) -> Steps[None]:
         """Append what this epoch brings."""
 
     def counts(self) -> str | None:
@@ -88,6 +89,11 @@ class Store(ABC):
     @abstractmethod
     def horizon(self, epoch: Epoch) -> int | None:
         """Times below this are no longer needed; None keeps everything."""
+
+    @property
+    def split_by(self) -> tuple[str, ...]:
+        """Columns by one of which its rows are told apart where several tasks read them."""
+        return ()
 
     @abstractmethod
     def compacted(self, epoch: Epoch, rows: Relation) -> Relation:

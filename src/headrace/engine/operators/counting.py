@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlglot import exp
+
 from headrace.engine.epoch import Epoch
 from headrace.engine.operators.base import Operator
 from headrace.engine.operators.stateless import SourceRows
-from headrace.engine.relations import Relation, Sql
+from headrace.engine.relations import Relation, Sql, call, column, keep, millis, select
+from headrace.engine.writes import Steps, Write
+from headrace.plan.nodes import Source
 
 ROWS_SEEN = "__rows_seen"
 NULL_TIMES = "__null_times"
@@ -27,6 +31,24 @@ def rows_to_count(source: Operator, epoch: Epoch) -> Relation | None:
     """All rows of the source, those without a time included."""
     assert isinstance(source, SourceRows)
     return source.with_null_times(epoch)
+
+
+def count_rows(epoch: Epoch, source: Source) -> Steps[dict[str, Any]]:
+    """Read a stream for nothing but the counts."""
+    time = column(source.time)
+    missing = exp.Is(this=time.copy(), expression=exp.Null())
+    written = yield Write(
+        f"times of {source.stream}",
+        select(epoch.executor.bind_batch(epoch.batches[source.stream]), keep([source.time])),
+        source.schema.select([source.time]),
+        watch={
+            "rows": exp.Count(this=exp.Star()),
+            "null_times": call("count_if", missing),
+            "greatest": call("max", millis(time)),
+        },
+        only_seen=True,
+    )
+    return written.seen
 
 
 def watch_counts(rows: Sql, null_times: Sql, greatest: Sql) -> dict[str, Sql]:

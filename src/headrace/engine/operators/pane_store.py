@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from headrace.engine.arrangements import span
 from headrace.engine.epoch import Epoch
-from headrace.engine.executor import Kept
 from headrace.engine.operators.base import Operator, Step, Store
 from headrace.engine.operators.counting import (
     GREATEST,
@@ -38,6 +38,7 @@ from headrace.engine.relations import (
     select,
     sql_of,
 )
+from headrace.engine.writes import Kept, Steps
 from headrace.plan.coverage import is_partitioned_by
 from headrace.plan.durations import format_duration
 from headrace.plan.expressions import Column, Expr
@@ -146,7 +147,7 @@ class PaneStore(Store):
     def counts(self) -> str | None:
         return counted_stream(self.source) if self.active and not self.panes.given else None
 
-    def advance(self, epoch: Epoch) -> None:
+    def advance(self, epoch: Epoch) -> Steps[None]:
         if not self.active:
             return
         stream = self.counts()
@@ -180,13 +181,15 @@ class PaneStore(Store):
                 call("sum", column(ROWS)), call("sum", without), call("max", column(GREATEST))
             )
             kept = Kept(exp.Not(this=missing.copy()), self.schema.names)
-        seen = epoch.append(
+        seen = yield from epoch.append(
             self.name,
             Relation(query, self.schema),
             first=call("min", column(PANE)),
             last=call("max", column(last)) + number(max(length - 1, 0)),
             watch=watch,
             keep=kept,
+            partial=True,
+            split_by=self.split_by,
         )
         if counting and stream is not None:
             note_counts(epoch, stream, seen)
@@ -198,9 +201,9 @@ class PaneStore(Store):
         """Tell what came in and how many groups it made: layouts are chosen by that."""
         written = [f for f in epoch.new_files(self.name) if f.first is not None]
         if self.family and self.panes.length and written:
-            (file,) = written
-            covered = (file.last or 0) - (file.first or 0) + 1
-            load = observed_load(rows, file.rows, covered, self.panes.length)
+            first, last = span(written) or (0, 0)
+            groups = sum(file.rows for file in written)
+            load = observed_load(rows, groups, last - first + 1, self.panes.length)
             if load is not None:
                 epoch.loads[self.family] = load
 
@@ -252,6 +255,10 @@ class PaneStore(Store):
             timeless = exp.Is(this=time, expression=exp.Null())
             return {PANE: exp.Case(ifs=[exp.If(this=timeless, true=exp.Null())], default=number(0))}
         return {PANE: floor_to(millis(time), self.panes.length, self.panes.offset)}
+
+    @property
+    def split_by(self) -> tuple[str, ...]:
+        return tuple(self.key_names)
 
     def late_counters(self) -> list[str]:
         return [closing.counter for closing in self.closings]

@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from headrace.engine.arrangements import span
 from headrace.engine.epoch import Epoch
-from headrace.engine.executor import Kept
 from headrace.engine.operators.base import Operator, Step, Store
 from headrace.engine.operators.counting import (
     counted_stream,
@@ -36,6 +35,7 @@ from headrace.engine.relations import (
     select,
     sql_of,
 )
+from headrace.engine.writes import Kept, Steps
 from headrace.plan.expressions import Column, Expr
 from headrace.plan.nodes import Filter, Join, Project
 from headrace.plan.types import BOOLEAN, WINDOW, Field, Schema
@@ -109,6 +109,8 @@ class RowStore(Store):
     retentions: list[Retention] = field(default_factory=list)
     #: Columns whose different values are counted now and then, for the sake of join orders.
     counted: set[str] = field(default_factory=set)
+    #: Columns by which operators would have the rows told apart, the first wish first.
+    split_wishes: list[str] = field(default_factory=list)
 
     @property
     def immediate(self) -> bool:
@@ -147,7 +149,7 @@ class RowStore(Store):
             return None
         return any_of(sql_of(predicate) for predicate in dict.fromkeys(wanted))
 
-    def advance(self, epoch: Epoch) -> None:
+    def advance(self, epoch: Epoch) -> Steps[None]:
         stream = self.counts()
         counting = stream is not None and epoch.counted_by.get(stream) == self.name
         rows = rows_to_count(self.source, epoch) if counting else self.source.delta(epoch)
@@ -175,13 +177,14 @@ class RowStore(Store):
                 exp.Count(this=exp.Star()), call("count_if", missing), last.copy()
             )
             kept = Kept(exp.Not(this=missing.copy()), self.schema.names)
-        seen = epoch.append(
+        seen = yield from epoch.append(
             self.name,
             Relation(flagged, self.schema),
             first=call("min", millis(begin)),
             last=last,
             watch=watch,
             keep=kept,
+            split_by=self.split_by,
         )
         for name in counted:
             epoch.joins.counted(self.name, name, float(seen[f"keys {name}"] or 0))
@@ -189,6 +192,10 @@ class RowStore(Store):
             note_counts(epoch, stream, seen)
         for rule in self._rules():
             epoch.late[self.name, rule.flag] = int(seen[rule.flag] or 0)
+
+    @property
+    def split_by(self) -> tuple[str, ...]:
+        return tuple(name for name in self.split_wishes if name in self.columns)
 
     def late_counters(self) -> list[str]:
         return [rule.flag for rule in self._rules()]

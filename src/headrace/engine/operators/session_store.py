@@ -27,8 +27,10 @@ from headrace.engine.relations import (
     number,
     select,
     sql_of,
+    table,
     union_all,
 )
+from headrace.engine.writes import Inner, Steps, Write
 from headrace.plan.durations import format_duration
 from headrace.plan.expressions import Column, Expr
 from headrace.plan.types import BIGINT, Field, Schema
@@ -81,15 +83,14 @@ class SessionStore(Store):
     def _ordered(self) -> list[Partial]:
         return [self.partials[name] for name in sorted(self.partials)]
 
-    def advance(self, epoch: Epoch) -> None:
+    def advance(self, epoch: Epoch) -> Steps[None]:
         rows = self.source.delta(epoch)
         if rows is None:
             return
         on_time = self._on_time(epoch)
-        watched = epoch.executor.bind_watched(
-            rows.query, {"late": call("count_if", exp.Not(this=exp.paren(on_time.copy())))}
-        )
-        fresh = self._sessions_of_new_rows(watched.query, on_time)
+        late = call("count_if", exp.Not(this=exp.paren(on_time.copy())))
+        inner = Inner(epoch.executor.inputs.new_name(), rows.query, {LATE: late})
+        fresh = self._sessions_of_new_rows(table(inner.name), on_time)
         parts: list[exp.Query] = [_marked(fresh, True)]
         stored = epoch.old(self.name, self.schema)
         if stored is not None:
@@ -99,13 +100,15 @@ class SessionStore(Store):
         number_of_epoch = {EPOCH: number(epoch.number)}
         ordered = {name: number_of_epoch.get(name, column(name)) for name in self.schema.names}
         touched = select(together, ordered, [column(TOUCHED)])
-        epoch.append(
+        seen = yield from epoch.append(
             self.name,
             Relation(touched, self.schema),
             first=_whole_millis(call("min", column(FIRST))),
             last=_whole_millis(call("max", column(LAST))) + number(self.gap + 1),
+            inner=inner,
+            split_by=self.split_by,
         )
-        epoch.late[self.name, LATE] = int(watched.observation.get["late"] or 0)
+        epoch.late[self.name, LATE] = int(seen[LATE] or 0)
 
     def _on_time(self, epoch: Epoch) -> Sql:
         return self.lateness.condition(column(self.time.name), epoch.before(self.streams))
@@ -233,7 +236,7 @@ class SessionStore(Store):
     def _open_among(self, newest: exp.Query, closed: int | None) -> exp.Query:
         return newest if closed is None else select(newest, None, [column(LAST) > number(closed)])
 
-    def frontier(self, epoch: Epoch) -> int | None:
+    def frontier(self, epoch: Epoch) -> Steps[int | None]:
         """No row of a session that is still to come out is older than this.
 
         Known from the sessions themselves and not from their files: a file that holds one session
@@ -244,8 +247,16 @@ class SessionStore(Store):
         if horizon is None or current is None:
             return horizon
         opened = self._open_among(current, self.closed_at(epoch.after(self.streams)))
-        first = epoch.executor.figure(select(opened, {"first": call("min", column(FIRST))}))
+        least = {"least": call("min", column(FIRST))}
+        written = yield Write(
+            f"frontier of {self.name}", opened, self.schema, watch=least, only_seen=True
+        )
+        first = written.seen["least"]
         return horizon if first is None else min(horizon, first // 1_000)
+
+    @property
+    def split_by(self) -> tuple[str, ...]:
+        return tuple(self.key_names)
 
     def late_counters(self) -> list[str]:
         return [LATE]

@@ -45,7 +45,9 @@ class SourceRows(Operator):
         batch = epoch.batches.get(self.node.stream)
         if batch is None:
             return None
-        return Relation(select(batch.bind(), keep(self.node.schema.names)), self.node.schema)
+        return Relation(
+            select(epoch.executor.bind_batch(batch), keep(self.node.schema.names)), self.node.schema
+        )
 
     def steps(self) -> tuple[Step, ...]:
         return (

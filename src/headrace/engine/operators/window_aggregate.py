@@ -128,7 +128,7 @@ class WindowAggregate(Operator):
         if panes is None:
             return None
         rows = epoch.rows(reading.store.name, *span)
-        epoch.executor.expect_more(rows * sum(w.overlap for w in windows.values()))
+        epoch.executor.inputs.expect_more(panes, rows * sum(w.overlap for w in windows.values()))
         if self._by_tree(reading, rows, epoch.loads.get(reading.store.family)):
             return close_by_tree(
                 panes, self._keys, merged, reading.pane, reading.graph, windows, ends

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from headrace.engine.epoch import Epoch
 from headrace.engine.relations import Relation
+from headrace.engine.writes import Steps
 from headrace.plan.nodes import Sink
 
 
@@ -26,7 +27,7 @@ class QuerySink(ABC):
         """Check, before the query starts, that the sink can be written."""
 
     @abstractmethod
-    def write(self, epoch: Epoch, rows: Relation) -> int:
+    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         """Take the rows of an epoch that is not committed yet; the number of rows."""
 
     def publish(self, epoch: int) -> None:  # noqa: B027 - files are published by the checkpoint

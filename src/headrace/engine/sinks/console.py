@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.engine.epoch import Epoch
 from headrace.engine.relations import Relation
 from headrace.engine.sinks.base import QuerySink
+from headrace.engine.writes import Steps
 from headrace.errors import SinkError
 from headrace.plan.nodes import Sink
 
@@ -23,10 +24,11 @@ class ConsoleSink(QuerySink):
         self._truncate = options.get("truncate", "true").lower() != "false"
         self._text = ""
 
-    def write(self, epoch: Epoch, rows: Relation) -> int:
+    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+        yield from ()
         frame = epoch.executor.frame(rows.query).persist()
         try:
-            epoch.executor.jobs += 2
+            epoch.executor.count_jobs(2)
             count = frame.count()
             self._text = frame._show_string(self._rows, self._truncate) if count else ""  # type: ignore[operator]
         finally:

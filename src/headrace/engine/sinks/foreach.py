@@ -14,6 +14,7 @@ from headrace.engine.epoch import Epoch
 from headrace.engine.failpoints import reach
 from headrace.engine.relations import Relation
 from headrace.engine.sinks.base import QuerySink
+from headrace.engine.writes import Steps
 from headrace.plan.nodes import Sink
 
 
@@ -29,10 +30,11 @@ class ForeachBatchSink(QuerySink):
         self._spark = spark
         self._function = function
 
-    def write(self, epoch: Epoch, rows: Relation) -> int:
+    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+        yield from ()
         frame = in_session(self._spark, epoch.executor.frame(rows.query)).persist()
         try:
-            epoch.executor.jobs += 1
+            epoch.executor.count_jobs(1)
             count = frame.count()
             if count:
                 self._function(frame, epoch.number)

@@ -9,6 +9,7 @@ from headrace.engine.epoch import Epoch
 from headrace.engine.executor import ddl
 from headrace.engine.relations import Relation
 from headrace.engine.sinks.base import QuerySink
+from headrace.engine.writes import Steps, Write
 from headrace.plan.nodes import Sink
 
 
@@ -25,10 +26,10 @@ class MemorySink(QuerySink):
         empty = self._spark.createDataFrame([], ddl(self.sink.schema))
         empty.createOrReplaceTempView(self.name)
 
-    def write(self, epoch: Epoch, rows: Relation) -> int:
-        epoch.executor.jobs += 1
-        self._taken = epoch.executor.frame(rows.query).toArrow()
-        return int(self._taken.num_rows)
+    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+        written = yield Write(self.name, rows.query, rows.schema)
+        self._taken = written.table
+        return written.rows
 
     def publish(self, epoch: int) -> None:
         taken, self._taken = self._taken, None

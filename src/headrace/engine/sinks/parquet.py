@@ -14,6 +14,7 @@ from headrace.engine.failpoints import reach
 from headrace.engine.files import is_local, plain_path
 from headrace.engine.relations import Relation
 from headrace.engine.sinks.base import QuerySink
+from headrace.engine.writes import Steps, Write
 from headrace.errors import SinkError
 from headrace.plan.nodes import Sink
 
@@ -44,11 +45,16 @@ class ParquetSink(QuerySink):
                 hint="choose a folder that this user may write to",
             )
 
-    def write(self, epoch: Epoch, rows: Relation) -> int:
+    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         staged = f"{self._path}/_headrace/{self.name}/{epoch.number:010d}"
         epoch.checkpoint.files_of(staged).delete(staged)
-        written = epoch.executor.write(
-            rows.query, staged, {}, expected_rows=self._recent_rows, folder=True
+        written = yield Write(
+            self.name,
+            rows.query,
+            rows.schema,
+            path=staged,
+            folder=True,
+            expected_rows=self._recent_rows,
         )
         reach("sink.after")
         self._recent_rows = written.rows

@@ -14,6 +14,7 @@ from headrace.engine.epoch import Epoch
 from headrace.engine.failpoints import reach
 from headrace.engine.relations import Relation, call, column, keep, named, number, select
 from headrace.engine.sinks.base import QuerySink
+from headrace.engine.writes import Steps, Write
 from headrace.errors import SinkError
 from headrace.plan.expressions import Column
 from headrace.plan.nodes import (
@@ -44,24 +45,26 @@ class ResultsSink(QuerySink):
         # Found out now, so that a query whose groups cannot be told apart is refused.
         replaced_by(sink)
 
-    def write(self, epoch: Epoch, rows: Relation) -> int:
+    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         arrangement = epoch.state.arrangement(results_arrangement(self.name))
         stamped = select(rows.query, None).select(named(number(epoch.number), EPOCH), copy=False)
-        written = epoch.executor.write(
+        written = yield Write(
+            self.name,
             stamped,
-            epoch.checkpoint.path("results", self.name, f"{epoch.number:010d}"),
-            {},
+            stored_schema(self.sink),
+            path=epoch.checkpoint.path("results", self.name, f"{epoch.number:010d}"),
             expected_rows=arrangement.recent_rows,
         )
         reach("sink.after")
         arrangement.append(
-            StateFile(written.path, epoch.number, written.rows, written.size, None, None)
+            StateFile(file.path, epoch.number, file.rows, file.size, None, None)
+            for file in written.files
         )
         return written.rows
 
-    def tidy(self, epoch: Epoch, limit: int) -> None:
+    def tidy(self, epoch: Epoch, limit: int) -> Steps[None]:
         """Merge the table's small files; replaced rows are left out."""
-        merge_files(
+        return merge_files(
             epoch,
             results_arrangement(self.name),
             stored_schema(self.sink),

@@ -1,0 +1,243 @@
+"""What runs inside a Spark task: DuckDB over files, one thread, a share of the rows.
+
+This module goes to the executors by value and needs nothing there but DuckDB and pyarrow. A task
+gets all its work in one dictionary and answers with one; it leaves nothing behind but the files
+that it names in its answer. Each file has a name of its own, so a task that runs twice harms
+nobody: only the files of the answer that counts are ever looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections import Counter
+from typing import Any
+
+Spec = dict[str, Any]
+
+
+def run_task(spec: Spec) -> Spec:
+    """Do all pieces of a task's work; how each of them ended."""
+    try:
+        import duckdb
+    except ImportError:
+        return {"missing": "duckdb"}
+    if duckdb.__version__ != spec["version"]:
+        return {"missing": f"duckdb {spec['version']} (there is {duckdb.__version__})"}
+    started = time.monotonic()
+    scratch = tempfile.mkdtemp(prefix="headrace-")
+    connection = duckdb.connect(
+        config={
+            "threads": 1,
+            "memory_limit": spec["memory"],
+            "temp_directory": scratch,
+            "preserve_insertion_order": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+    )
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        task = _Task(connection, spec)
+        answers = [task.run(piece) for piece in spec["pieces"]]
+    finally:
+        connection.close()
+        shutil.rmtree(scratch, ignore_errors=True)
+    return {"answers": answers, "seconds": time.monotonic() - started}
+
+
+class _Unsuitable(Exception):
+    """Files that are not what the stream's schema says, which only Spark knows how to read."""
+
+
+class _Task:
+    def __init__(self, connection: Any, spec: Spec) -> None:
+        self._connection = connection
+        self._inputs: dict[str, Spec] = spec["inputs"]
+        self._opened: dict[str, Exception | None] = {}
+        self._readers = Counter(name for piece in spec["pieces"] for name in piece["inputs"])
+
+    def run(self, piece: Spec) -> Spec:
+        """One piece of work; an error is part of the answer, since others go on."""
+        begun: list[str] = []
+        try:
+            for name in piece["inputs"]:
+                self._open(name)
+            return self._write(piece, begun)
+        except Exception as error:
+            for path in begun:
+                _delete(path)
+            words = f"{type(error).__name__}: {error}"
+            return {"write": piece["write"], "error": words.splitlines()[0]}
+
+    def _open(self, name: str) -> None:
+        """Make an input known under its name, once; read into memory if several pieces need it."""
+        if name in self._opened:
+            failed = self._opened[name]
+            if failed is not None:
+                raise failed
+            return
+        try:
+            source = self._inputs[name]
+            relation = _reading(self._connection, source)
+            kind = "TABLE" if self._readers[name] > 1 and source["rows"] else "VIEW"
+            self._connection.execute(f'CREATE TEMP {kind} "{name}" AS {relation}')
+            self._opened[name] = None
+        except Exception as error:
+            self._opened[name] = error
+            raise
+
+    def _write(self, piece: Spec, begun: list[str]) -> Spec:
+        connection = self._connection
+        answer: Spec = {"write": piece["write"], "files": [], "seen": []}
+        inner = piece["inner"]
+        if inner is not None:
+            connection.execute(f'CREATE TEMP TABLE "{inner["name"]}" AS {inner["sql"]}')
+            answer["inner"] = connection.execute(
+                f'SELECT {inner["watch"]} FROM "{inner["name"]}"'
+            ).fetchone()
+        rows = f"({piece['sql']})"
+        whole = None
+        if piece["watch"] or len(piece["outputs"]) > 1:
+            whole = f"whole_{piece['write']}"
+            connection.execute(f'CREATE TEMP TABLE "{whole}" AS {piece["sql"]}')
+            rows = f'"{whole}"'
+        if piece["watch"]:
+            answer["seen"] = connection.execute(f"SELECT {piece['watch']} FROM {rows}").fetchone()
+        for output in piece["outputs"]:
+            query = f"SELECT {piece['columns']} FROM {rows} WHERE {output['where']}"
+            if output["folder"] is None:
+                answer["table"] = _as_bytes(connection.sql(query).to_arrow_table())
+                continue
+            path = f"{output['folder']}/{output['name']}-{uuid.uuid4().hex[:12]}.parquet"
+            begun.append(path)
+            count, size = _write_file(connection, query, path)
+            if not count:
+                _delete(path)
+                continue
+            answer["files"].append((path, count, size, output["part"]))
+        if whole is not None:
+            connection.execute(f'DROP TABLE "{whole}"')
+        if inner is not None:
+            connection.execute(f'DROP TABLE "{inner["name"]}"')
+        return answer
+
+
+def _as_bytes(table: Any) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+# Files: DuckDB itself reads and writes local ones; others go through pyarrow's file systems.
+
+
+def _is_local(path: str) -> bool:
+    return "://" not in path
+
+
+def _reading(connection: Any, source: Spec) -> str:
+    """The rows of an input's files as a query, with the types that the schema says."""
+    paths = source["files"]
+    if all(_is_local(path) for path in paths):
+        listed = ", ".join("'" + _pattern(path).replace("'", "''") + "'" for path in paths)
+        origin = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+    else:
+        origin = f'"{_register(connection, paths)}"'
+    described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
+    types = {row[0]: row[1] for row in described}
+    columns = [
+        _column(name, wanted, types, source["strict"]) for name, wanted in source["columns"].items()
+    ]
+    if "TIMESTAMP" in types.values() and source["strict"]:
+        _check_int96(connection, paths)
+    where = f" WHERE {source['where']}" if source["where"] else ""
+    return f"SELECT {', '.join(columns)} FROM {origin}{where}"
+
+
+def _column(name: str, wanted: str, types: dict[str, str], strict: bool) -> str:
+    quoted = '"' + name.replace('"', '""') + '"'
+    found = types.get(name)
+    if found is None:
+        return f"CAST(NULL AS {wanted}) AS {quoted}"
+    if found == wanted:
+        return quoted
+    if wanted == "TIMESTAMP WITH TIME ZONE" and found in ("TIMESTAMP", "TIMESTAMP_NS"):
+        return f"make_timestamptz(epoch_us({quoted})) AS {quoted}"
+    if strict:
+        raise _Unsuitable(f"column {name} is {found} in the files and {wanted} in the stream")
+    return f"CAST({quoted} AS {wanted}) AS {quoted}"
+
+
+def _check_int96(connection: Any, paths: list[str]) -> None:
+    """A timestamp without a zone is Spark's own old format, or means something else."""
+    for path in paths:
+        if not _is_local(path):
+            raise _Unsuitable("timestamps without a time zone")
+        kinds = connection.execute(
+            "SELECT DISTINCT type FROM parquet_schema(?) WHERE logical_type LIKE '%Timestamp%' "
+            "AND logical_type LIKE '%isAdjustedToUTC=0%'",
+            [_pattern(path)],
+        ).fetchall()
+        if kinds:
+            raise _Unsuitable("timestamps without a time zone")
+
+
+def _pattern(path: str) -> str:
+    """A file, or all Parquet files of a folder that Spark wrote."""
+    return path if path.endswith(".parquet") and not os.path.isdir(path) else f"{path}/*.parquet"
+
+
+def _register(connection: Any, paths: list[str]) -> str:
+    import pyarrow as pa
+    import pyarrow.dataset
+    import pyarrow.fs
+
+    parts = []
+    for path in paths:
+        system, inside = pyarrow.fs.FileSystem.from_uri(path)
+        parts.append(pa.dataset.dataset(inside, filesystem=system, format="parquet"))
+    name = f"files_{uuid.uuid4().hex[:12]}"
+    connection.register(name, pa.dataset.dataset(parts))
+    return name
+
+
+def _write_file(connection: Any, query: str, path: str) -> tuple[int, int]:
+    """Write rows as one Parquet file; how many they were, and its size."""
+    if _is_local(path):
+        quoted = path.replace("'", "''")
+        (count,) = connection.execute(f"COPY ({query}) TO '{quoted}' (FORMAT parquet)").fetchone()
+        return count, os.path.getsize(path)
+    import pyarrow.fs
+    import pyarrow.parquet
+
+    system, inside = pyarrow.fs.FileSystem.from_uri(path)
+    reader = connection.sql(query).to_arrow_reader(1 << 16)
+    count = 0
+    with (
+        system.open_output_stream(inside) as stream,
+        pyarrow.parquet.ParquetWriter(stream, reader.schema) as writer,
+    ):
+        for batch in reader:
+            count += batch.num_rows
+            writer.write_batch(batch)
+    return count, system.get_file_info(inside).size
+
+
+def _delete(path: str) -> None:
+    try:
+        if _is_local(path):
+            os.remove(path)
+        else:
+            import pyarrow.fs
+
+            system, inside = pyarrow.fs.FileSystem.from_uri(path)
+            system.delete_file(inside)
+    except OSError:
+        return

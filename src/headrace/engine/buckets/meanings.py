@@ -1,0 +1,296 @@
+"""What means the same in Spark and in DuckDB: types, operators, functions, aggregates.
+
+Each entry was proven by running both engines on generated edge cases; the test of this file does
+it again. What is not in these tables runs on Spark. Meanings are those of Spark's ANSI mode:
+where Spark raises an error DuckDB must raise one too, and Spark is then asked to say it.
+
+Types of a user's expressions are known (see ``type_of``). Expressions that the engine itself
+makes are of whole numbers, flags and times, and of stored columns that are only compared for
+equality, counted, or brought to their least or greatest; they carry no type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from headrace.plan.types import DataType
+from headrace.sql.render import type_of
+
+
+class Untranslatable(Exception):
+    """Something without a proven equal in DuckDB."""
+
+
+# Types
+
+_TYPES = {
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+}
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_FRACTIONS = frozenset({"float", "double"})
+_NUMBERS = _INTEGERS | _FRACTIONS
+#: Types that take part in one operation as the wider of them.
+_MIXABLE = _INTEGERS | {"double"}
+#: Types whose values both engines order and tell apart in the same way.
+_ORDERED = _NUMBERS | {"boolean", "string", "date", "timestamp"}
+
+
+def duckdb_type(kind: DataType) -> str:
+    """DuckDB's name of a type.
+
+    >>> duckdb_type(DataType("decimal(10,2)"))
+    'DECIMAL(10,2)'
+    """
+    if kind.name in _TYPES:
+        return _TYPES[kind.name]
+    if kind.is_decimal:
+        return kind.name.upper().replace(" ", "")
+    if kind.is_struct:
+        fields = (f'"{field.name}" {duckdb_type(field.type)}' for field in kind.fields())
+        return f"STRUCT({', '.join(fields)})"
+    raise Untranslatable(f"the type {kind}")
+
+
+def same_kind(kind: DataType) -> str:
+    """The type under which values that are equal have one hash; integers are one kind."""
+    return "BIGINT" if kind.name in _INTEGERS else duckdb_type(kind)
+
+
+# Operators
+
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+}
+_LOGIC: dict[type[exp.Expr], str] = {exp.And: "AND", exp.Or: "OR"}
+_ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_DIVISIONS: dict[type[exp.Expr], str] = {exp.Mod: "%", exp.IntDiv: "//"}
+_BITS: dict[type[exp.Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|"}
+
+
+def operator(node: exp.Expr) -> str:
+    """The sign of a binary operator that means the same for these operands."""
+    kind = type(node)
+    left, right = type_of(node.this), type_of(node.expression)
+    names = {side.name for side in (left, right) if side is not None}
+    if kind in _LOGIC:
+        return _LOGIC[kind]
+    if kind in _COMPARISONS:
+        if names <= _MIXABLE or (len(names) == 1 and (names <= _ORDERED or _one_decimal(names))):
+            return _COMPARISONS[kind]
+        raise Untranslatable(f"a comparison of {_listed(names)}")
+    if kind in _ARITHMETIC:
+        if names <= _MIXABLE:
+            return _ARITHMETIC[kind]
+        raise Untranslatable(f"arithmetic of {_listed(names)}")
+    if kind in _DIVISIONS and names <= _INTEGERS:
+        return _DIVISIONS[kind]
+    if kind in _BITS and names <= _INTEGERS and len(names) <= 1:
+        return _BITS[kind]
+    if kind is exp.DPipe and names == {"string"}:
+        return "||"
+    raise Untranslatable(f"the operator of `{node.sql(dialect='spark')}`")
+
+
+def _one_decimal(names: set[str]) -> bool:
+    return all(name.startswith("decimal") for name in names)
+
+
+def _listed(names: set[str]) -> str:
+    return " and ".join(sorted(names))
+
+
+def division(node: exp.Div) -> str:
+    """``/``, where it cannot be by zero: DuckDB makes infinity of what is an error in Spark."""
+    divisor = node.expression.unnest()
+    names = {kind.name for kind in map(type_of, (node.this, divisor)) if kind is not None}
+    never_zero = isinstance(divisor, exp.Anonymous) and divisor.name.lower() == "nullif"
+    if isinstance(divisor, exp.Literal) and not divisor.is_string:
+        never_zero = float(divisor.this) != 0
+    if never_zero and names <= _MIXABLE:
+        return "/"
+    raise Untranslatable(f"the division `{node.sql(dialect='spark')}`")
+
+
+# Casts
+
+_SAFE_CASTS = {
+    # From each type to those that hold all of its values exactly (or, from whole numbers to
+    # fractions, round in the one way there is).
+    "boolean": {"boolean"},
+    "tinyint": {"smallint", "int", "bigint", "float", "double", "string"},
+    "smallint": {"int", "bigint", "float", "double", "string"},
+    "int": {"bigint", "double", "string"},
+    "bigint": {"double", "string"},
+    "float": {"double"},
+    "date": {"string"},
+}
+_NARROWING = {("bigint", "int"), ("bigint", "smallint"), ("int", "smallint"), ("bigint", "tinyint")}
+
+
+def cast(node: exp.Cast) -> str:
+    """The target of a cast that means the same; an overflow is an error in both engines."""
+    target = DataType(node.to.sql(dialect="spark").lower().replace(", ", ","))
+    if target.name.startswith("struct"):
+        raise Untranslatable(f"a cast to {target}")
+    value = node.this.unnest()
+    if isinstance(value, exp.Null):
+        return duckdb_type(target)
+    source = type_of(value)
+    if isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal):
+        value = value.this
+    if isinstance(value, exp.Literal) and (target.is_numeric or target.name == "date"):
+        # A constant that the plan wrote down: digits, or a date.
+        return duckdb_type(target)
+    if source is None:
+        # The engine's own, a sum that is brought to its column's type, say.
+        return duckdb_type(target)
+    fits = target == source or target.name in _SAFE_CASTS.get(source.name, ())
+    if fits or (source.name, target.name) in _NARROWING:
+        return duckdb_type(target)
+    raise Untranslatable(f"a cast from {source} to {target}")
+
+
+# Functions
+
+Arguments = list[str]
+
+
+def _plain(name: str) -> Callable[[Arguments], str]:
+    return lambda arguments: f"{name}({', '.join(arguments)})"
+
+
+def _floor_millis(arguments: Arguments) -> str:
+    # DuckDB divides towards zero. A multiple of 1000 that is larger than any time makes the
+    # number positive, where that is rounding down.
+    return f"((epoch_us({arguments[0]}) + 4611686018427387000) // 1000 - 4611686018427387)"
+
+
+def _pmod(arguments: Arguments) -> str:
+    value, step = arguments
+    return f"((({value}) % ({step}) + ({step})) % ({step}))"
+
+
+def _if(arguments: Arguments) -> str:
+    condition, then, otherwise = arguments
+    return f"CASE WHEN {condition} THEN {then} ELSE {otherwise} END"
+
+
+def _struct(arguments: Arguments) -> str:
+    names, values = arguments[::2], arguments[1::2]
+    pairs = (f'"{name[1:-1]}" := {value}' for name, value in zip(names, values, strict=True))
+    return f"struct_pack({', '.join(pairs)})"
+
+
+# Each function with the types that its arguments may have (None: whatever the engine handles).
+_ANY = None
+_FUNCTIONS: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] = {
+    "unix_millis": (frozenset({"timestamp"}), _floor_millis),
+    "unix_micros": (frozenset({"timestamp"}), _plain("epoch_us")),
+    "timestamp_millis": (_INTEGERS, lambda a: f"make_timestamptz(({a[0]}) * 1000)"),
+    "timestamp_micros": (_INTEGERS, _plain("make_timestamptz")),
+    "pmod": (frozenset({"bigint"}), _pmod),
+    "named_struct": (_ANY, _struct),
+    "array": (_ANY, lambda a: f"[{', '.join(a)}]"),
+    "explode": (_ANY, _plain("unnest")),
+    "coalesce": (_ANY, _plain("coalesce")),
+    "nullif": (_ORDERED, _plain("nullif")),
+    "if": (_ANY, _if),
+    "least": (_INTEGERS | {"string", "date", "timestamp"}, _plain("least")),
+    "greatest": (_INTEGERS | {"string", "date", "timestamp"}, _plain("greatest")),
+    "abs": (_INTEGERS | {"double"}, _plain("abs")),
+    "char_length": (frozenset({"string"}), _plain("length")),
+    "length": (frozenset({"string"}), _plain("length")),
+    "concat": (frozenset({"string"}), lambda a: f"({' || '.join(a)})"),
+    "isnotnull": (_ANY, lambda a: f"({a[0]} IS NOT NULL)"),
+    "isnan": (frozenset({"double", "float"}), lambda a: f"coalesce(isnan({a[0]}), false)"),
+    "floor": (frozenset({"bigint"}), lambda a: a[0]),
+}
+
+_AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] = {
+    "count": (_ANY, _plain("count")),
+    # DuckDB's own makes NULL of nothing but NULLs.
+    "count_if": (_ANY, lambda a: f"count(CASE WHEN {a[0]} THEN 1 END)"),
+    "sum": (_NUMBERS, _plain("sum")),
+    "min": (_ORDERED, _plain("min")),
+    "max": (_ORDERED, _plain("max")),
+    "bool_and": (_ANY, _plain("bool_and")),
+    "every": (_ANY, _plain("bool_and")),
+    "bool_or": (_ANY, _plain("bool_or")),
+    "some": (_ANY, _plain("bool_or")),
+    "any": (_ANY, _plain("bool_or")),
+    "bit_and": (_INTEGERS, _plain("bit_and")),
+    "bit_or": (_INTEGERS, _plain("bit_or")),
+    "bit_xor": (_INTEGERS, _plain("bit_xor")),
+    "avg": (_NUMBERS, lambda a: f"avg(CAST({a[0]} AS DOUBLE))"),
+    "mean": (_NUMBERS, lambda a: f"avg(CAST({a[0]} AS DOUBLE))"),
+    "median": (_INTEGERS, lambda a: f"CAST(quantile_cont({a[0]}, 0.5) AS DOUBLE)"),
+    "approx_count_distinct": (_ANY, _plain("approx_count_distinct")),
+}
+_TABLE = _FUNCTIONS | _AGGREGATES
+
+
+def is_aggregate(call: exp.Expr) -> bool:
+    """Whether a call makes one value of many rows."""
+    if isinstance(call, exp.Anonymous):
+        return call.name.lower() in _AGGREGATES
+    return isinstance(call, exp.Count)
+
+
+def function(node: exp.Anonymous, arguments: Arguments) -> str:
+    """A call that means the same."""
+    name = node.name.lower()
+    if name not in _TABLE:
+        raise Untranslatable(f"the function {name}")
+    allowed, text = _TABLE[name]
+    for argument in node.expressions:
+        kind = _argument_type(argument)
+        if kind is None:
+            continue
+        duckdb_type(kind)
+        decimal_sum = name in ("sum", "min", "max") and kind.is_decimal
+        if allowed is not None and kind.name not in allowed and not decimal_sum:
+            raise Untranslatable(f"{name} of {kind}")
+    if name in ("coalesce", "least", "greatest", "nullif"):
+        one_type(node.expressions)
+    if name == "if":
+        one_type(node.expressions[1:])
+    return text(arguments)
+
+
+def one_type(values: list[exp.Expr]) -> None:
+    """Check that the values among which one is chosen are of one type."""
+    kinds = {kind.name for kind in map(type_of, values) if kind is not None}
+    if len(kinds - {"void"}) > 1:
+        raise Untranslatable(f"a choice among {_listed(kinds)}")
+
+
+def _argument_type(argument: exp.Expr) -> DataType | None:
+    if isinstance(argument, exp.Distinct):
+        return type_of(argument.expressions[0])
+    return type_of(argument)
+
+
+def like(node: exp.Like) -> str:
+    """A pattern that holds no escape: ``\\\\`` is one in Spark and nothing in DuckDB."""
+    pattern = node.expression
+    if isinstance(pattern, exp.Literal) and re.search(r"\\", pattern.this) is None:
+        return "LIKE"
+    raise Untranslatable("LIKE with an escape, or with a pattern that is no constant")

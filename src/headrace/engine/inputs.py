@@ -1,0 +1,102 @@
+"""The named inputs of definitions: files of an arrangement, and the new rows of a stream.
+
+A definition names its inputs; what stands behind a name is known here. An executor that needs an
+input as something of its own (a view, a list of files) makes it when it runs the definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from headrace.engine.arrangements import StateFile
+from headrace.engine.relations import table
+from headrace.plan.types import Schema
+
+if TYPE_CHECKING:
+    from headrace.engine.batches import StreamBatch
+
+PREFIX = "headrace_input_"
+
+
+@dataclass
+class FilesInput:
+    """Rows of an arrangement. Columns that a file lacks are NULL."""
+
+    files: Sequence[StateFile]
+    schema: Schema
+
+    @property
+    def rows(self) -> int | None:
+        return sum(file.rows for file in self.files)
+
+
+@dataclass
+class BatchInput:
+    """This epoch's rows of a stream."""
+
+    batch: StreamBatch
+
+    @property
+    def rows(self) -> int | None:
+        return self.batch.expected_rows
+
+
+Input = FilesInput | BatchInput
+
+
+class Inputs:
+    """The inputs of one epoch's definitions, by name."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Input] = {}
+        self._more: dict[str, int] = {}
+        self._count = 0
+
+    def clear(self) -> None:
+        """Names may be used again."""
+        self._known.clear()
+        self._more.clear()
+        self._count = 0
+
+    def bind(self, source: Input) -> exp.Select:
+        """Give an input a name that definitions can use."""
+        name = self.new_name()
+        self._known[name] = source
+        return table(name)
+
+    def new_name(self) -> str:
+        self._count += 1
+        return f"{PREFIX}{self._count - 1}"
+
+    def of(self, *queries: exp.Expr) -> Mapping[str, Input]:
+        """The inputs that some definitions read."""
+        return {name: self._known[name] for name in names_in(*queries) if name in self._known}
+
+    def rows(self, *queries: exp.Expr) -> int | None:
+        """How many rows definitions read and make, as far as that is known."""
+        found = 0
+        for name, source in self.of(*queries).items():
+            if source.rows is None:
+                return None
+            found += source.rows + self._more.get(name, 0)
+        return found
+
+    def expect_more(self, query: exp.Query, rows: int) -> None:
+        """A definition makes this many rows of those that it reads."""
+        for name in self.of(query):
+            self._more[name] = self._more.get(name, 0) + rows
+            return
+
+
+def names_in(*queries: exp.Expr) -> Iterator[str]:
+    """The names of the engine's own inputs in definitions, each once."""
+    seen: set[str] = set()
+    for query in queries:
+        for found in query.find_all(exp.Table):
+            if found.name.startswith(PREFIX) and found.name not in seen:
+                seen.add(found.name)
+                yield found.name
