@@ -112,8 +112,15 @@ SETTINGS: tuple[Setting, ...] = (
         "that can run them, or DuckDB where it is also expected to be faster.",
     ),
     Setting(
+        "tasks.buckets",
+        "0",
+        _count,
+        "Into how many parts a step in DuckDB is cut at most, and state told apart by keys; 0 "
+        "takes the cluster's default parallelism.",
+    ),
+    Setting(
         "tasks.rows",
-        "100000",
+        "50000",
         _count,
         "How many rows of a step are worth a task of its own in DuckDB.",
     ),
@@ -240,6 +247,7 @@ class Settings:
     alignment: int
     idle_timeout: int
     executor: str
+    task_buckets: int
     task_rows: int
     whole_rows: int
     task_memory: str

@@ -89,8 +89,11 @@ class EngineRun:
 
 
 def tiny_executor(spark: SparkSession, **settings: str) -> Executor:
-    """An executor of the engine that cuts even the smallest steps into parts."""
-    chosen = {"executor": FORCED_EXECUTOR, "tasks.rows": "2", **settings}
+    """An executor of the engine that cuts even the smallest steps into parts.
+
+    There are more parts than tasks, so that a task gets several parts of one step.
+    """
+    chosen = {"executor": FORCED_EXECUTOR, "tasks.rows": "2", "tasks.buckets": "3", **settings}
     return Executor(spark, read_settings({f"spark.headrace.{k}": v for k, v in chosen.items()}))
 
 

@@ -51,6 +51,7 @@ BENCHES: dict[str, Bench] = {
             "factor-windows", "headrace.bench.factor_windows", "many windows for the price of one"
         ),
         Bench("join-order", "headrace.bench.join_order", "window joins in the best order"),
+        Bench("executors", "headrace.bench.executors", "Spark's operators, and DuckDB in tasks"),
         Bench("soak", "headrace.bench.soak", "memory over minutes of a live stream"),
     )
 }

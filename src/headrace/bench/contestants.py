@@ -74,10 +74,12 @@ def run_headrace(
     work: Path,
     on_epochs: Callable[[int], None] = lambda epochs: None,
     settings: Mapping[str, str] | None = None,
+    read: bool = True,
 ) -> Outcome:
     """Run everything there is through Headrace, from an empty checkpoint.
 
-    ``settings`` are those of ``spark.headrace.*`` that differ from the session's.
+    ``settings`` are those of ``spark.headrace.*`` that differ from the session's. Without ``read``
+    the results stay where they were written.
     """
     place = _empty(work / "headrace")
     race = open_race(spark, streams, place / "state", settings)
@@ -87,7 +89,7 @@ def run_headrace(
     seconds = time.perf_counter() - started
     return Outcome(
         seconds,
-        read_results(spark, started_queries, place / "out"),
+        read_results(spark, started_queries, place / "out") if read else {},
         [t for stream in streams for t in trigger_seconds(race, stream.name)],
         [t for stream in streams for t in start_to_start(race, stream.name)],
         [epoch["seconds"] for epoch in race.recentProgress],

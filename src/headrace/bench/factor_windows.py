@@ -143,7 +143,7 @@ class _Bench:
             panes, _ = common_pane(windows)
             contestants: dict[str, Callable[[], Outcome]] = {
                 "headrace": partial(self.headrace, stream, windows, "MIN", {}, False),
-                "finest panes": partial(self.finest_panes, stream, panes),
+                "finest panes": partial(finest_panes, self.setup, stream, panes),
             }
             cases.append(
                 compare(
@@ -162,18 +162,6 @@ class _Bench:
                 )
             )
         return cases
-
-    def finest_panes(self, stream: FileStream, pane: int) -> Outcome:
-        """One batch job: the aggregate per key and pane, written."""
-        out = self.setup.work / "panes"
-        shutil.rmtree(out, ignore_errors=True)
-        spark = self.setup.spark
-        started = time.perf_counter()
-        rows = spark.read.schema(EVENTS_SCHEMA).parquet(str(stream.folder))
-        start = f"unix_millis(ts) - pmod(unix_millis(ts), {pane}L)"
-        grouped = rows.selectExpr("k", "v", f"{start} AS pane").groupBy("k", "pane")
-        grouped.agg({"v": "min"}).toDF("k", "pane", "least").write.parquet(str(out))
-        return Outcome(time.perf_counter() - started)
 
     # Whether the best plan was chosen
 
@@ -298,9 +286,23 @@ class _Bench:
         return found
 
 
-def _query(windows: tuple[Hopping, ...], function: str) -> StandingQuery:
+def finest_panes(setup: Setup, stream: FileStream, pane: int) -> Outcome:
+    """One batch job of plain Spark: the aggregate per key and pane, written."""
+    out = setup.work / "panes"
+    shutil.rmtree(out, ignore_errors=True)
+    started = time.perf_counter()
+    rows = setup.spark.read.schema(EVENTS_SCHEMA).parquet(str(stream.folder))
+    start = f"unix_millis(ts) - pmod(unix_millis(ts), {pane}L)"
+    grouped = rows.selectExpr("k", "v", f"{start} AS pane").groupBy("k", "pane")
+    grouped.agg({"v": "min"}).toDF("k", "pane", "least").write.parquet(str(out))
+    return Outcome(time.perf_counter() - started)
+
+
+def windows_query(windows: tuple[Hopping, ...], function: str, stream: str = "events") -> str:
+    """All windows of a set in one query."""
     group = windows_sql(windows)
-    return StandingQuery(
-        "windows",
-        f"SELECT k, window, window_id, {function}(v) AS x FROM events GROUP BY k, {group}",
-    )
+    return f"SELECT k, window, window_id, {function}(v) AS x FROM {stream} GROUP BY k, {group}"
+
+
+def _query(windows: tuple[Hopping, ...], function: str) -> StandingQuery:
+    return StandingQuery("windows", windows_query(windows, function))

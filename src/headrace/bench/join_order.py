@@ -27,6 +27,7 @@ from typing import Any
 from headrace.bench import BenchError
 from headrace.bench.contestants import FileStream, open_race
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
+from headrace.bench.fingerprints import fingerprint
 from headrace.bench.harness import Case, Report, Setup, describe_machine
 from headrace.bench.join_queries import KEYS, PAPER_SPEEDUPS, QUERIES, SETTINGS, JoinQuery
 from headrace.optimizer.joins.rewrite import reordered
@@ -401,26 +402,6 @@ def planning_seconds() -> float:
         best_order(graph, load)
         longest = max(longest, time.perf_counter() - started)
     return longest
-
-
-def fingerprint(folder: Path) -> tuple[int, int]:
-    """Number of rows, and the sum of their hashes: the same for equal multisets."""
-    import duckdb
-
-    files = sorted(str(file) for file in folder.rglob("*.parquet"))
-    if not files:
-        return 0, 0
-    with duckdb.connect() as connection:
-        columns = [row[0] for row in connection.execute(f"DESCRIBE {_reading(files)}").fetchall()]
-        hashed = ", ".join(f'"{name}"' for name in sorted(columns) if name != "epoch")
-        sums = f"SELECT count(*), coalesce(sum(hash({hashed})::HUGEINT), 0)"
-        found = connection.execute(f"{sums} {_reading(files)}").fetchone()
-    assert found is not None
-    return int(found[0]), int(found[1])
-
-
-def _reading(files: list[str]) -> str:
-    return f"FROM read_parquet([{', '.join(repr(file) for file in files)}])"
 
 
 def _bytes(folder: Path) -> int:

@@ -84,6 +84,8 @@ def _configuration(name: str, scratch: Path, settings: Mapping[str, str]) -> dic
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # Over TCP, Java and Python wait 40 ms for each other in every task.
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
     if master.startswith("local"):

@@ -117,7 +117,9 @@ class Coordinator:
         """Called by Spark for each micro-batch; returns when the batch counts as processed."""
         if not self._is_new(stream, number):
             return
-        files = self._file_streams[stream].files_of(number) if stream in self._file_streams else None
+        files = (
+            self._file_streams[stream].files_of(number) if stream in self._file_streams else None
+        )
         waiting = _Waiting(Batch(frame, number, files), time.monotonic())
         with self._changed:
             if self._stopping or stream in self._withdrawing or self.error is not None:

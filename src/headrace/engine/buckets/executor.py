@@ -36,6 +36,10 @@ from headrace.settings import Settings
 #: Names the hash by which rows are told apart.
 HASHING = f"duckdb-{duckdb.__version__}"
 
+#: Rows that are read together where a file is shared by several parts, and by how many at most.
+_BLOCK = 32_768
+_MOST_READERS = 8
+
 # The kernel travels with the job, so that executors need not have this package installed.
 cloudpickle.register_pickle_by_value(kernel)  # type: ignore[no-untyped-call]
 
@@ -54,8 +58,9 @@ class _Translated:
 
     write: Write
     sql: str
-    inner_sql: str | None
-    watch: Mapping[str, Sql]
+    watch: str
+    kept: str
+    inner: Mapping[str, str] | None
     inputs: Mapping[str, Input]
     cuts: list[Cut]
     rows: int | None
@@ -93,6 +98,7 @@ class BucketExecutor:
         self._inputs = inputs
         self._files = Files(session)
         self._parallelism = session.sparkContext.defaultParallelism
+        self._buckets = settings.task_buckets or self._parallelism
         self._whole_reason = _why_not_at_all(session, settings)
         self._failed: dict[str, str] = {}
         self.jobs = 0
@@ -136,14 +142,20 @@ class BucketExecutor:
                 raise Untranslatable(f"the stream {stream}, whose rows come through Spark")
             _check_names(_schema(source))
         _check_names(write.schema)
-        _listed(write.watch)
         inner = write.inner
         ways = cuts(write.query, self._lookup(write, inputs), write.partial)
         return _Translated(
             write,
-            duckdb_query(write.query),
-            None if inner is None else duckdb_query(inner.query),
-            write.watch,
+            _typed(duckdb_query(write.query), write.schema),
+            _listed(write.watch),
+            "true" if write.keep is None else duckdb_expression(write.keep.condition),
+            None
+            if inner is None
+            else {
+                "name": inner.name,
+                "sql": duckdb_query(inner.query),
+                "watch": _listed(inner.watch),
+            },
             inputs,
             ways,
             self._rows(inputs, *queries),
@@ -175,16 +187,18 @@ class BucketExecutor:
     def _pieces(self, index: int, translated: _Translated) -> list[_Piece]:
         """Cut a write into as many parts as its rows are worth."""
         rows = translated.rows
-        most = self._parallelism
+        most = self._buckets
         if rows is not None:
-            most = min(most, max(1, rows // self._settings.task_rows))
+            # Rows that come out are work as much as those that go in.
+            work = max(rows, translated.write.expected_rows or 0)
+            most = min(most, max(1, work // self._settings.task_rows))
         cut = self._best_cut(translated, most) if most > 1 else None
         if cut is None:
             if most > 1 and (rows is None or rows > self._settings.whole_rows):
                 raise Untranslatable(f"{rows or 'unknown'} rows that no column tells apart")
             return [_Piece(index, translated, None, 0, 1, rows or 0)]
         if cut.anyhow:
-            most = min(most, max(len(_files(s)) for s in translated.inputs.values()))
+            most = min(most, max(_handouts(s) for s in translated.inputs.values()))
         share = (rows or self._settings.task_rows * most) / most
         return [_Piece(index, translated, cut, part, most, share) for part in range(most)]
 
@@ -204,8 +218,7 @@ class BucketExecutor:
         usable = [
             cut
             for cut in translated.cuts
-            if not cut.anyhow
-            or max((len(_files(translated.inputs[n])) for n, _ in cut.columns), default=0) > 1
+            if not cut.anyhow or max(_handouts(translated.inputs[n]) for n, _ in cut.columns) > 1
         ]
         return min(usable, key=reading, default=None)
 
@@ -259,25 +272,20 @@ class BucketExecutor:
     def _add(self, spec: dict[str, Any], piece: _Piece) -> None:
         translated, write = piece.translated, piece.translated.write
         columns = dict(piece.cut.columns) if piece.cut is not None else {}
-        names: list[str] = []
+        readings: dict[str, str] = {}
         for name, source in translated.inputs.items():
-            reading = self._reading(source, columns.get(name), piece)
-            spec["inputs"][name] = reading
-            names.append(name)
-        inner = write.inner
+            column = columns.get(name)
+            # All definitions of a task that read the same rows of a stream share them.
+            origin = f"batch_{id(source.batch)}" if isinstance(source, BatchInput) else name
+            readings[name] = f"{origin} {column} {piece.part}/{piece.parts}"
+            spec["inputs"][readings[name]] = self._reading(source, column, piece)
         spec["pieces"].append(
             {
                 "write": piece.index,
-                "inputs": names,
-                "sql": _typed(translated.sql, write),
-                "inner": None
-                if inner is None
-                else {
-                    "name": inner.name,
-                    "sql": translated.inner_sql,
-                    "watch": _listed(inner.watch),
-                },
-                "watch": _listed(write.watch),
+                "inputs": readings,
+                "sql": translated.sql,
+                "inner": translated.inner,
+                "watch": translated.watch,
                 "columns": ", ".join(map(identifier, _written_names(write))),
                 "outputs": self._outputs(piece),
             }
@@ -286,9 +294,15 @@ class BucketExecutor:
     def _reading(self, source: Input, column: str | None, piece: _Piece) -> dict[str, Any]:
         schema = _schema(source)
         files = _files(source)
-        where = ""
+        where, shared, block = "", [], ""
         if piece.parts > 1 and column is None:
-            files = files[piece.part :: piece.parts]
+            # Each part gets as many files, and what is left over is cut into blocks.
+            whole = len(files)
+            if _handouts(source) > 1 and isinstance(source, BatchInput):
+                whole -= whole % piece.parts
+                shared = [plain_path(path) for path in files[whole:]]
+                block = f"file_row_number // {_BLOCK} % {piece.parts} = {piece.part}"
+            files = files[:whole][piece.part :: piece.parts]
         elif piece.parts > 1 and column is not None:
             wanted = Split(column, piece.parts, piece.part, HASHING)
             kind = same_kind(schema[column].type)
@@ -299,6 +313,8 @@ class BucketExecutor:
             "files": [plain_path(path) for path in files],
             "columns": {f.name: duckdb_type(f.type) for f in schema},
             "where": where,
+            "shared": shared,
+            "block": block,
             "strict": is_batch,
         }
 
@@ -306,7 +322,7 @@ class BucketExecutor:
         write = piece.translated.write
         if write.only_seen:
             return []
-        where = "true" if write.keep is None else duckdb_expression(write.keep.condition)
+        where = piece.translated.kept
         if write.path is None:
             return [{"folder": None, "where": where}]
         folder, name = os.path.split(plain_path(write.path))
@@ -334,7 +350,7 @@ class BucketExecutor:
         """By which column the files that are written are told apart, and into how many."""
         write = piece.translated.write
         rows = write.expected_rows if write.expected_rows is not None else piece.translated.rows
-        parts = self._parallelism
+        parts = self._buckets
         if rows is not None:
             parts = min(parts, max(1, rows // self._settings.task_rows))
         for column in write.split_by if parts > 1 else ():
@@ -445,6 +461,17 @@ def _files(source: Input) -> list[str]:
     return [file.path for file in source.files]
 
 
+def _handouts(source: Input) -> int:
+    """Into how many parts the rows of an input can be cut, whatever is in them.
+
+    Files are handed out whole. The few files of a batch are cut into blocks of rows: each part
+    then opens all of them, which costs little next to what is done with the rows.
+    """
+    files = _files(source)
+    cuttable = isinstance(source, BatchInput) and all(is_local(path) for path in files)
+    return max(len(files), _MOST_READERS) if cuttable and files else len(files)
+
+
 def _files_with_rows(source: Input) -> list[tuple[float, Split | None]]:
     if isinstance(source, FilesInput):
         return [(file.rows, file.split) for file in source.files]
@@ -477,11 +504,11 @@ def _written_names(write: Write) -> Sequence[str]:
     return write.schema.names if write.keep is None else write.keep.columns
 
 
-def _typed(sql: str, write: Write) -> str:
+def _typed(sql: str, schema: Schema) -> str:
     """The definition with its columns in the types of the schema; others go along for watching."""
     typed = ", ".join(
         f"CAST({identifier(f.name)} AS {duckdb_type(f.type)}) AS {identifier(f.name)}"
-        for f in write.schema
+        for f in schema
     )
     return f"SELECT * REPLACE ({typed}) FROM ({sql})"
 

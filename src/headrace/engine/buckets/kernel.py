@@ -58,36 +58,44 @@ class _Task:
         self._connection = connection
         self._inputs: dict[str, Spec] = spec["inputs"]
         self._opened: dict[str, Exception | None] = {}
-        self._readers = Counter(name for piece in spec["pieces"] for name in piece["inputs"])
+        self._readers = Counter(r for piece in spec["pieces"] for r in piece["inputs"].values())
 
     def run(self, piece: Spec) -> Spec:
         """One piece of work; an error is part of the answer, since others go on."""
         begun: list[str] = []
         try:
-            for name in piece["inputs"]:
-                self._open(name)
-            return self._write(piece, begun)
+            for name, reading in piece["inputs"].items():
+                self._open(reading)
+                # Another part of the same definition may have used the name for other rows.
+                self._connection.execute(
+                    f'CREATE OR REPLACE TEMP VIEW "{name}" AS SELECT * FROM "{reading}"'
+                )
+            opened = time.monotonic()
+            answer = self._write(piece, begun)
+            answer["times"] = {"write": time.monotonic() - opened}
+            return answer
         except Exception as error:
             for path in begun:
                 _delete(path)
             words = f"{type(error).__name__}: {error}"
             return {"write": piece["write"], "error": words.splitlines()[0]}
 
-    def _open(self, name: str) -> None:
-        """Make an input known under its name, once; read into memory if several pieces need it."""
-        if name in self._opened:
-            failed = self._opened[name]
+    def _open(self, reading: str) -> None:
+        """Make rows of files known under a name, once; what several pieces read of a stream is
+        read into memory."""
+        if reading in self._opened:
+            failed = self._opened[reading]
             if failed is not None:
                 raise failed
             return
         try:
-            source = self._inputs[name]
-            relation = _reading(self._connection, source)
-            kind = "TABLE" if self._readers[name] > 1 and source["rows"] else "VIEW"
-            self._connection.execute(f'CREATE TEMP {kind} "{name}" AS {relation}')
-            self._opened[name] = None
+            source = self._inputs[reading]
+            rows = _reading(self._connection, source)
+            kind = "TABLE" if self._readers[reading] > 1 and source["strict"] else "VIEW"
+            self._connection.execute(f'CREATE TEMP {kind} "{reading}" AS {rows}')
+            self._opened[reading] = None
         except Exception as error:
-            self._opened[name] = error
+            self._opened[reading] = error
             raise
 
     def _write(self, piece: Spec, begun: list[str]) -> Spec:
@@ -143,11 +151,29 @@ def _is_local(path: str) -> bool:
 
 
 def _reading(connection: Any, source: Spec) -> str:
-    """The rows of an input's files as a query, with the types that the schema says."""
-    paths = source["files"]
+    """The rows of an input's files as a query, with the types that the schema says.
+
+    ``shared`` are files of which this part has only some blocks of rows.
+    """
+    parts = []
+    if source["files"]:
+        parts.append(_rows_of(connection, source, source["files"], source["where"], False))
+    if source["shared"]:
+        parts.append(_rows_of(connection, source, source["shared"], source["block"], True))
+    if not parts:
+        columns = (
+            f"CAST(NULL AS {kind}) AS {_quoted(name)}" for name, kind in source["columns"].items()
+        )
+        return f"SELECT {', '.join(columns)} WHERE false"
+    return " UNION ALL ".join(parts)
+
+
+def _rows_of(connection: Any, source: Spec, paths: list[str], where: str, numbered: bool) -> str:
     if all(_is_local(path) for path in paths):
         listed = ", ".join("'" + _pattern(path).replace("'", "''") + "'" for path in paths)
-        origin = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+        options = "union_by_name = true, hive_partitioning = false"
+        options += ", file_row_number = true" if numbered else ""
+        origin = f"read_parquet([{listed}], {options})"
     else:
         origin = f'"{_register(connection, paths)}"'
     described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
@@ -157,12 +183,16 @@ def _reading(connection: Any, source: Spec) -> str:
     ]
     if "TIMESTAMP" in types.values() and source["strict"]:
         _check_int96(connection, paths)
-    where = f" WHERE {source['where']}" if source["where"] else ""
-    return f"SELECT {', '.join(columns)} FROM {origin}{where}"
+    condition = f" WHERE {where}" if where else ""
+    return f"SELECT {', '.join(columns)} FROM {origin}{condition}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _column(name: str, wanted: str, types: dict[str, str], strict: bool) -> str:
-    quoted = '"' + name.replace('"', '""') + '"'
+    quoted = _quoted(name)
     found = types.get(name)
     if found is None:
         return f"CAST(NULL AS {wanted}) AS {quoted}"

@@ -94,7 +94,8 @@ class Closing:
             start = exp.paren(first) + number(window.slide)
             closed = start + number(window.length + self.lag) <= watermark.copy()
             checks.append(exp.paren(exp.and_(closed, start.copy() <= time.copy(), copy=False)))
-        return any_of(checks)
+        # No window is closed that holds a time at or above the watermark: the rest is for few.
+        return exp.and_(time.copy() < watermark.copy(), exp.paren(any_of(checks)), copy=False)
 
 
 @dataclass
