@@ -61,6 +61,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
         .config("spark.driver.memory", "3g")
+        .config("spark.headrace.executor", os.environ.get("HEADRACE_TEST_EXECUTOR", "auto"))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config(

@@ -59,6 +59,8 @@ class Explanation:
     windows: Sequence[DescribedWindows] = ()
     #: Joins of streams, with the orders that they could have.
     joins: Sequence[DescribedJoin | FixedJoin] = ()
+    #: Who runs what is written in an epoch, and why.
+    executors: Sequence[str] = ()
     #: What the engine advises, besides what the plan and the statistics show.
     advice: Sequence[str] = ()
 
@@ -72,6 +74,7 @@ def explain(query: Explanation, mode: str = "simple") -> str:
                 _windows_section(query),
                 _joins_section(query),
                 _steps_section(query),
+                _executors_section(query),
             )
         case "extended":
             return _joined(
@@ -81,6 +84,7 @@ def explain(query: Explanation, mode: str = "simple") -> str:
                 _windows_section(query),
                 _joins_section(query),
                 _steps_section(query),
+                _executors_section(query),
                 _alternatives_section(query),
                 _advice_section(query),
             )
@@ -143,6 +147,10 @@ def _steps_section(query: Explanation) -> str:
         lines.append(label + first)
         lines += [" " * len(label) + line.rstrip() for line in rest]
     return _section("Steps of an epoch", "\n".join(lines))
+
+
+def _executors_section(query: Explanation) -> str:
+    return _section("Executors", "\n".join(query.executors)) if query.executors else ""
 
 
 def _rules_section(optimized: Optimized) -> str:

@@ -106,6 +106,7 @@ class Query:
             self._statistics(),
             self._race.explain_windows(sink),
             self._race.explain_joins(optimized.plan),
+            self._race.explain_executors(sink),
         )
         return explain(described, mode)
 

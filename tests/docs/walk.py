@@ -6,17 +6,17 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as parquet
 import sqlglot
-from pyspark.sql import DataFrame, SparkSession
-from sqlglot import exp
+from pyspark.sql import SparkSession
 
 from headrace import Headrace
 from headrace.engine.executor import Executor, ddl
+from headrace.engine.writes import Write, Written
 from headrace.plan.nodes import Source
 from headrace.plan.types import DOUBLE, INT, STRING, TIMESTAMP, Schema
 from headrace.settings import read_settings
@@ -52,9 +52,14 @@ class Watching(Executor):
         self.epochs.append([])
         super().begin_epoch()
 
-    def frame(self, query: exp.Query) -> DataFrame:
-        self.epochs[-1].append(query.sql(dialect="spark", normalize_functions=False))
-        return super().frame(query)
+    def write_all(self, writes: Sequence[Write]) -> list[Written | Exception]:
+        self.epochs[-1] += [
+            write.query.sql(dialect="spark", normalize_functions=False)
+            for write in writes
+            # Counting a stream's rows is a step beside the query's own.
+            if not write.only_seen
+        ]
+        return super().write_all(writes)
 
 
 def walk(spark: SparkSession, folder: Path) -> dict[str, str]:
@@ -128,7 +133,8 @@ def _shortened(text: str, folder: Path) -> str:
     for arrangement in commit["arrangements"].values():
         for file in arrangement["files"]:
             file["size"] = "…"
-    return json.dumps(commit, indent=1, ensure_ascii=False).replace(str(folder), "…")
+    shown = json.dumps(commit, indent=1, ensure_ascii=False).replace(str(folder), "…")
+    return re.sub(r"-[0-9a-f]{12}\.parquet", "-….parquet", shown)
 
 
 def _tree(folder: Path) -> str:
@@ -136,4 +142,5 @@ def _tree(folder: Path) -> str:
     names = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
     shown = [re.sub(r"part-\d+-[0-9a-f-]+", "part-…", n) for n in names if not n.endswith(".crc")]
     shown = [re.sub(r"ingest/bids/.*", "ingest/bids/…", name) for name in shown]
+    shown = [re.sub(r"-[0-9a-f]{12}\.parquet", "-….parquet", name) for name in shown]
     return "\n".join(dict.fromkeys(shown))

@@ -285,6 +285,9 @@ class _Compiler:
         endless = isinstance(node.windows[0], Landmark)
         kept = None if endless else lag + max(lengths, default=0)
         rows = self._arranged(node.input, node.time.name, None, Retention(streams, kept))
+        keys = (key.expr for key in node.keys)
+        columns = (rows.stored_name(key.name) for key in keys if isinstance(key, Column))
+        rows.store.wish_split(name for name in columns if name is not None)
         operator = RowAggregate(
             node,
             rows,
@@ -382,7 +385,9 @@ class _Compiler:
             for owner, key in members
             if owner == index
         )
-        rows.store.counted |= {name for _, name in keys if name is not None}
+        names = [name for _, name in keys if name is not None]
+        rows.store.counted |= set(names)
+        rows.store.wish_split(names)
         return JoinInput(rows, leaf.schema, time, None if graph.timed else leaf.ttl, keys)
 
     def _session_join(self, node: Join, time: SameSession) -> Operator:

@@ -210,6 +210,7 @@ class Coordinator:
         now = time.monotonic()
         for stream, waiting in taken.items():
             self._streams[stream].delivered(now, report.watermarks.get(stream))
+            self._ingests[stream].took(waiting.batch.number, report.rows_in.get(stream, 0))
             self._release(stream, waiting, None)
         report.seconds["total"] = now - started
         self._on_report(report)

@@ -48,6 +48,7 @@ class Ingest:
         on_batch: OnBatch,
     ) -> None:
         self.source = source
+        self._rows: dict[int, int] = {}
         stream = source.stream
 
         def hand_over(batch: DataFrame, number: int) -> None:
@@ -81,8 +82,18 @@ class Ingest:
     def stop(self) -> None:
         self._query.stop()
 
+    def took(self, batch: int, rows: int) -> None:
+        """Note how many rows a batch had: Spark does not know it of files that tasks read."""
+        self._rows[batch] = rows
+
     def recent_progress(self) -> list[dict[str, Any]]:
-        return [dict(p) for p in self._query.recentProgress]
+        """Spark's progress reports, with the rows that were read without it."""
+        found = [dict(progress) for progress in self._query.recentProgress]
+        for progress in found:
+            rows = self._rows.get(progress["batchId"])
+            if rows is not None and "addBatch" in progress["durationMs"]:
+                progress["numInputRows"] = rows
+        return found
 
 
 def pruned(frame: DataFrame, source: Source) -> DataFrame:

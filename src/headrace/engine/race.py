@@ -18,7 +18,9 @@ from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
 from headrace.engine.compile import compile_queries
 from headrace.engine.coordinator import Coordinator
 from headrace.engine.executor import Executor, ddl
+from headrace.engine.file_streams import is_file_stream
 from headrace.engine.files import Files, plain_path
+from headrace.engine.imagined import executors_of
 from headrace.engine.ingest import Trigger
 from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
@@ -384,6 +386,20 @@ class Race:
             [LiveQuery(sink, None)], panes, self.settings.window_closing, self.join_policy
         )
         return list(physical.steps(sink.name))
+
+    def explain_executors(self, sink: Sink) -> list[str]:
+        """Who runs each step that writes something, and why."""
+        physical = compile_queries(
+            [LiveQuery(sink, None)],
+            self._panes_with(sink),
+            self.settings.window_closing,
+            self.join_policy,
+        )
+        tasks_read = {
+            name: name in self.streams and is_file_stream(self.streams[name].frame)
+            for name in physical.sources
+        }
+        return executors_of(physical, self.executor.session, self.settings, tasks_read)
 
     def _panes_with(self, sink: Sink) -> PanePlan:
         """How panes are laid out if this query takes part, beside those that do already."""

@@ -275,7 +275,7 @@ class _Attempt:
             batch.release()
 
     def _counting(self) -> dict[str, Steps[None]]:
-        """Decide how the rows of each batch are counted; the counting that is work of its own."""
+        """Decide how the rows of each batch are counted; the streams that take work of its own."""
         readers: Counter[str] = Counter()
         sure: Counter[str] = Counter()
         for store in self._physical.stores:
@@ -301,7 +301,7 @@ class _Attempt:
                 batch.watch()
             else:
                 batch.readers += 1
-                apart[f"times of {stream}"] = self._count(stream)
+                apart[stream] = self._count(stream)
         return apart
 
     def _count(self, stream: str) -> Steps[None]:
@@ -309,17 +309,20 @@ class _Attempt:
         source = self._physical.sources[stream]
         self._epoch.seen[stream] = yield from count_rows(self._epoch, source)
 
-    def _advance(self, stores: Iterable[Store], besides: Mapping[str, Steps[None]]) -> None:
-        """Append to stores, together where none needs another, and do some other work besides."""
+    def _advance(self, stores: Iterable[Store], counting: Mapping[str, Steps[None]]) -> None:
+        """Append to stores, together where none needs another, and count streams besides."""
         due = list(stores)
-        besides = dict(besides)
+        streams = {f"times of {stream}": stream for stream in counting}
+        besides = {f"times of {stream}": steps for stream, steps in counting.items()}
         while due or besides:
             ready = {s.name: s for s in due if not self._needs_one_of(s, due)}
             work = {name: store.advance(self._epoch) for name, store in ready.items()} | besides
             besides.clear()
             for name, ended in run_together(self._executor, work).items():
                 if isinstance(ended, Exception):
-                    raise (self._blame(ready[name], ended) if name in ready else ended) from ended
+                    if name in ready:
+                        raise self._blame(ready[name], ended) from ended
+                    raise self._blame_readers(streams[name], ended) from ended
             self._learn_frontiers(ready.values())
             due = [store for store in due if store.name not in ready]
 
@@ -339,6 +342,11 @@ class _Attempt:
             guilty = {name: q for name, q in users.items() if self._fails_alone(store.name, q)}
             users = guilty or users
         return _QueriesFailed({name: _query_failed(name, error) for name in users})
+
+    def _blame_readers(self, stream: str, error: Exception) -> Exception:
+        """A stream that cannot be read fails the queries that read it."""
+        readers = [n for n, q in self._runner.queries.items() if stream in q.live.sink.streams()]
+        return _QueriesFailed({name: _query_failed(name, error) for name in readers})
 
     def _fails_alone(self, store: str, running: Running) -> bool:
         """Whether one query's share of a store fails by itself."""

@@ -29,7 +29,7 @@ from headrace.engine.inputs import BatchInput, FilesInput, Input, Inputs
 from headrace.engine.relations import Sql
 from headrace.engine.spark_errors import one_line
 from headrace.engine.writes import Write, Written, WrittenFile
-from headrace.errors import QueryError
+from headrace.errors import HeadraceError, QueryError
 from headrace.plan.types import Schema
 from headrace.settings import Settings
 
@@ -114,14 +114,30 @@ class BucketExecutor:
         pieces: list[_Piece] = []
         for index, write in enumerate(writes):
             try:
-                pieces += self._pieces(index, self._translated(write))
+                found = self._pieces(index, self._translated(write))
+                self._make_folders(found)
+                pieces += found
             except Untranslatable as reason:
                 outcomes[index] = Outcome(f"Spark, because of {reason}")
+            except (HeadraceError, OSError) as error:
+                # A folder that cannot be made is one query's trouble; Spark will say what it is.
+                outcomes[index] = Outcome(f"Spark, because of {one_line(error)}")
         if pieces:
             outcomes |= self._run(pieces)
         return outcomes
 
     # What can run here
+
+    def verdict(self, write: Write) -> str:
+        """Who would run a write, if there were many rows."""
+        try:
+            translated = self._translated(write)
+        except Untranslatable as reason:
+            return f"Spark, because of {reason}"
+        cut = self._best_cut(translated, 2)
+        if cut is None:
+            return f"DuckDB in one task, up to {self._settings.whole_rows} rows; above, Spark"
+        return f"DuckDB in tasks, {_cut_text(cut)}"
 
     def _translated(self, write: Write) -> _Translated:
         if self._whole_reason is not None:
@@ -194,7 +210,8 @@ class BucketExecutor:
             most = min(most, max(1, work // self._settings.task_rows))
         cut = self._best_cut(translated, most) if most > 1 else None
         if cut is None:
-            if most > 1 and (rows is None or rows > self._settings.whole_rows):
+            too_many = rows is None or rows > self._settings.whole_rows
+            if most > 1 and too_many and self._settings.executor == "auto":
                 raise Untranslatable(f"{rows or 'unknown'} rows that no column tells apart")
             return [_Piece(index, translated, None, 0, 1, rows or 0)]
         if cut.anyhow:
@@ -226,7 +243,6 @@ class BucketExecutor:
 
     def _run(self, pieces: list[_Piece]) -> dict[int, Outcome]:
         specs = self._specs(pieces)
-        self._make_folders(pieces)
         try:
             self.jobs += 1
             context = self._session.sparkContext
@@ -409,9 +425,7 @@ class BucketExecutor:
         if write.path is None and not write.only_seen:
             table = pa.concat_tables(merging.tables)
         rows = sum(file.rows for file in files) if table is None else table.num_rows
-        how = f"DuckDB, {piece.parts} part{'s' if piece.parts > 1 else ''}"
-        if piece.cut is not None and not piece.cut.anyhow:
-            how += f" by {', '.join(sorted({c for _, c in piece.cut.columns if c is not None}))}"
+        how = f"DuckDB, {_cut_text(piece.cut)}" if piece.cut is not None else "DuckDB in one task"
         return Outcome(how, Written(rows, files, seen, table))
 
     def _published(self, write: Write, files: tuple[WrittenFile, ...]) -> tuple[WrittenFile, ...]:
@@ -441,6 +455,11 @@ def _use_this_python(session: SparkSession) -> None:
     chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
     if not chosen and str(context.master).startswith("local"):
         context.pythonExec = sys.executable
+
+
+def _cut_text(cut: Cut) -> str:
+    columns = sorted({column for _, column in cut.columns if column is not None})
+    return f"in parts by {', '.join(columns)}" if columns else "in parts of any rows"
 
 
 def _check_names(schema: Schema) -> None:

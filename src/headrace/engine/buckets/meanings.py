@@ -245,7 +245,7 @@ _AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]]
     "bit_xor": (_INTEGERS, _plain("bit_xor")),
     "avg": (_NUMBERS, lambda a: f"avg(CAST({a[0]} AS DOUBLE))"),
     "mean": (_NUMBERS, lambda a: f"avg(CAST({a[0]} AS DOUBLE))"),
-    "median": (_INTEGERS, lambda a: f"CAST(quantile_cont({a[0]}, 0.5) AS DOUBLE)"),
+    "median": (_INTEGERS, lambda a: f"quantile_cont({a[0]}, 0.5)"),
     "approx_count_distinct": (_ANY, _plain("approx_count_distinct")),
 }
 _TABLE = _FUNCTIONS | _AGGREGATES

@@ -8,6 +8,7 @@ operators that share a watermark, since a row may be late for one query and welc
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -196,6 +197,10 @@ class RowStore(Store):
     @property
     def split_by(self) -> tuple[str, ...]:
         return tuple(name for name in self.split_wishes if name in self.columns)
+
+    def wish_split(self, names: Iterable[str]) -> None:
+        """Note by which columns an operator would have the rows told apart."""
+        self.split_wishes += [name for name in names if name not in self.split_wishes]
 
     def late_counters(self) -> list[str]:
         return [rule.flag for rule in self._rules()]
