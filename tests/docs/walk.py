@@ -22,6 +22,7 @@ from headrace.plan.types import DOUBLE, INT, STRING, TIMESTAMP, Schema
 from headrace.settings import read_settings
 from tests.support.compare import spark_rows
 from tests.support.duck import arrow_table
+from tests.support.engine import forced
 
 SQL = """\
 SELECT auction, window, COUNT(*) AS n, AVG(price) AS mean
@@ -66,7 +67,8 @@ def walk(spark: SparkSession, folder: Path) -> dict[str, str]:
     """Run the query over two files, an epoch each; the parts of the walk-through, by name."""
     _write_files(folder / "in")
     reader = spark.readStream.schema(ddl(BIDS.schema)).option("maxFilesPerTrigger", 1)
-    race = Headrace(spark, checkpoint=str(folder / "state"))
+    with forced(spark, "auto"):
+        race = Headrace(spark, checkpoint=str(folder / "state"))
     executor = race._race.executor = Watching(spark)
     race.stream("bids", reader.parquet(str(folder / "in")), time="ts", delay="10 seconds")
     query = race.sql(SQL)

@@ -21,7 +21,13 @@ from pyspark.sql import SparkSession
 
 from headrace.engine.executor import Executor
 from tests.support.compare import assert_same_rows
-from tests.support.engine import ALL_WINDOW_PLANS, WindowPlan, run_engine, tiny_executor
+from tests.support.engine import (
+    ALL_WINDOW_PLANS,
+    FORCED_EXECUTOR,
+    WindowPlan,
+    run_engine,
+    tiny_executor,
+)
 from tests.support.queries import WEIGHTS, Case, random_case, random_query
 
 GROUPS, QUERIES = 60, 5  # 300 pairs of a query and its streams
@@ -31,10 +37,20 @@ EPOCHS = 3
 MIX = {**WEIGHTS, "session_join": 2, "three_way_join": 2, "join_window": 3}
 
 
+Pair = tuple[Executor, Executor]
+
+
 @pytest.fixture(scope="module")
-def executors(spark: SparkSession) -> list[Executor]:
-    """Two, since the steps of tiny inputs are single tasks and the machine has two cores."""
-    return [tiny_executor(spark) for _ in range(2)]
+def executors(spark: SparkSession) -> list[Pair]:
+    """Two pairs, since the steps of tiny inputs are single tasks and the machine has two cores.
+
+    A group begins on the first executor of a pair and goes on, after a restart, on the second: the
+    state that one of them wrote must be good for the other.
+    """
+    chosen = {"auto": ("buckets", "spark")}.get(FORCED_EXECUTOR, (FORCED_EXECUTOR,) * 2)
+    pair = tuple(tiny_executor(spark, executor=name) for name in chosen)
+    other = tuple(tiny_executor(spark, executor=name) for name in reversed(chosen))
+    return [pair, other]  # type: ignore[list-item]
 
 
 def group_of(seed: int) -> list[Case]:
@@ -45,12 +61,12 @@ def group_of(seed: int) -> list[Case]:
     return [first, *(replace(first, query=random_query(more, MIX)) for _ in range(QUERIES - 1))]
 
 
-def check(seed: int, executor: Executor, folder: Path) -> int:
+def check(seed: int, executors: Pair, folder: Path) -> int:
     """Run one group; the number of rows that came out."""
     cases = {f"q{number}": case for number, case in enumerate(group_of(seed))}
     some = cases["q0"]
     run = run_engine(
-        executor,
+        executors[0],
         {name: (case.plan, case.query.mode) for name, case in cases.items()},
         some.catalog,
         some.epochs,
@@ -59,6 +75,7 @@ def check(seed: int, executor: Executor, folder: Path) -> int:
         restart_after=frozenset({len(some.epochs) // 2}),
         # Every third group changes its mind about windows between the epochs.
         plans=ALL_WINDOW_PLANS if seed % 3 == 1 else (WindowPlan(),),
+        then=executors[1],
     )
     rows = 0
     for name, case in cases.items():
@@ -72,7 +89,7 @@ def check(seed: int, executor: Executor, folder: Path) -> int:
 
 @pytest.mark.random
 @pytest.mark.parametrize("first", range(0, GROUPS, PER_TEST))
-def test_random_queries(first: int, executors: list[Executor], tmp_path: Path) -> None:
+def test_random_queries(first: int, executors: list[Pair], tmp_path: Path) -> None:
     def share(number: int) -> None:
         for seed in range(first + number, first + PER_TEST, len(executors)):
             check(seed, executors[number], tmp_path / f"group{seed}")
@@ -83,7 +100,7 @@ def test_random_queries(first: int, executors: list[Executor], tmp_path: Path) -
 
 
 @pytest.mark.hour
-def test_an_hour_of_random_queries(executors: list[Executor], tmp_path: Path) -> None:
+def test_an_hour_of_random_queries(executors: list[Pair], tmp_path: Path) -> None:
     end = time.monotonic() + 3_600
     seed = random.SystemRandom().randrange(10**9)
     print(f"seeds from {seed}")
@@ -110,5 +127,5 @@ if __name__ == "__main__":
     )
     for argument in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as place:
-            found = check(int(argument), tiny_executor(session), Path(place) / "group")
+            found = check(int(argument), (tiny_executor(session),) * 2, Path(place) / "group")
             print(found, "rows, all right")

@@ -7,7 +7,8 @@ fraction of their cost, and with epochs that are exactly the ones the oracle is 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -97,6 +98,18 @@ def tiny_executor(spark: SparkSession, **settings: str) -> Executor:
     return Executor(spark, read_settings({f"spark.headrace.{k}": v for k, v in chosen.items()}))
 
 
+@contextmanager
+def forced(spark: SparkSession, executor: str) -> Iterator[None]:
+    """Races that are made meanwhile run on this executor."""
+    key = "spark.headrace.executor"
+    usual = spark.conf.get(key, None)
+    spark.conf.set(key, executor)
+    try:
+        yield
+    finally:
+        spark.conf.unset(key) if usual is None else spark.conf.set(key, usual)
+
+
 def run_engine(
     executor: Executor,
     queries: Mapping[str, tuple[Node, OutputMode]],
@@ -107,16 +120,20 @@ def run_engine(
     restart_after: frozenset[int] = frozenset(),
     compaction: int = 4,
     plans: Sequence[WindowPlan] = (WindowPlan(),),
+    then: Executor | None = None,
 ) -> EngineRun:
     """Run queries over epochs; ``restart_after`` forgets everything but the checkpoint there.
+
+    ``then`` is the executor after the first restart, if not the same.
 
     ``plans`` say how windows share panes and are computed, one after the other and over again: a
     change of plan between two epochs must never show in the results.
     """
     for name, node in catalog.items():
         if isinstance(node, Table):
-            frame = _frame(executor, tables[name], node)
-            frame.createOrReplaceTempView(table_view(name))
+            for one in (executor, then or executor):
+                frame = _frame(one, tables[name], node)
+                frame.createOrReplaceTempView(table_view(name))
     sinks = {
         name: CollectingSink(Sink(optimize(plan).plan, name, "memory", mode))
         for name, (plan, mode) in queries.items()
@@ -141,6 +158,7 @@ def run_engine(
         runner.tidy(compaction)
         plan = plans[(number + 1) % len(plans)]
         if number in restart_after:
+            executor = then or executor
             runner = _open(executor, folder, running, plan)
         elif len(plans) > 1:
             runner.policy, runner.closing, runner.join_policy = (

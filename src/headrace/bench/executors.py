@@ -98,7 +98,7 @@ class _Bench:
     def __init__(self, setup: Setup, size: Size) -> None:
         self.setup = setup
         self.size = size
-        self.share = 1 / (len(OPERATORS) * len(size.operators) + len(size.join) + 2)
+        self.share = 1 / (len(OPERATORS) * len(size.operators) + len(size.join) + 3)
 
     def operators(self) -> list[Case]:
         cases = []
@@ -142,20 +142,21 @@ class _Bench:
     def windows(self) -> list[Case]:
         rows = self.size.windows
         windows = window_set(next(s for s in SETUPS if s.name == "S-20-tumbling"), 0)
-        stream = self.stream(f"events-{rows}", rows, BATCHES, 200, 1.0, 0, files=20)
         pane, _ = common_pane(windows)
-        target = "spark/tasks >= 2.5, batch job/tasks >= 1"
-        query = windows_query(windows, "MIN", "events")
-        return [
-            self.compare(
-                f"20 tumbling windows/{rows:,} events",
-                rows,
-                [stream],
-                [query],
-                target,
-                {"batch job": partial(finest_panes, self.setup, stream, pane)},
+        cases = []
+        for batches in (BATCHES, 1):
+            stream = self.stream(f"events-{rows}", rows, batches, 200, 1.0, 0, files=20)
+            cases.append(
+                self.compare(
+                    f"20 tumbling windows/{rows:,} events/{batches} micro-batches",
+                    rows,
+                    [stream],
+                    [windows_query(windows, "MIN", "events")],
+                    "spark/tasks >= 2.5, batch job/tasks >= 1",
+                    {"batch job": partial(finest_panes, self.setup, stream, pane)},
+                )
             )
-        ]
+        return cases
 
     def many_queries(self) -> list[Case]:
         """Queries that have nothing in common but the stream."""

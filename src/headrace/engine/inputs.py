@@ -33,6 +33,10 @@ class FilesInput:
     def rows(self) -> int | None:
         return sum(file.rows for file in self.files)
 
+    @property
+    def paths(self) -> list[str]:
+        return [file.path for file in self.files]
+
 
 @dataclass
 class BatchInput:
@@ -41,8 +45,17 @@ class BatchInput:
     batch: StreamBatch
 
     @property
+    def schema(self) -> Schema:
+        return self.batch.source.schema
+
+    @property
     def rows(self) -> int | None:
         return self.batch.expected_rows
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that hold the rows; none where only Spark can read them."""
+        return list(self.batch.files or ())
 
 
 Input = FilesInput | BatchInput

@@ -59,7 +59,7 @@ def test_a_killed_executor_changes_nothing(tmp_path: Path) -> None:
             files = f"read_parquet('{tmp_path}/{name}/epoch=*/*.parquet')"
             found = database.sql(f"SELECT {SHOWN[name]} FROM {files}").to_arrow_table()
             wanted = database.sql(ORACLE[name]).to_arrow_table()
-            assert wanted.num_rows > 1_000
+            assert wanted.num_rows > 500
             assert multiset_difference(wanted, found) is None
             # Nothing of the attempts that were cut off is left beside the results.
             assert not list((tmp_path / name).rglob("*attempts*"))

@@ -1,6 +1,7 @@
 """The bucket executor: DuckDB inside Spark tasks.
 
-``meanings`` says what means the same in both engines, ``render`` turns definitions into DuckDB's
-SQL, ``splits`` finds out how a definition can be cut into parts that need nothing of each other,
-``kernel`` is what runs in a task, and ``executor`` brings them together.
+A write passes through these files in this order: ``translation`` turns it into DuckDB's SQL (with
+``render``, and ``meanings`` for what means the same in both engines) and finds out how it can be
+cut (``splits``); ``pieces`` cuts it and shares the pieces out to tasks; ``kernel`` is what runs in
+a task; ``answers`` puts together what the tasks say. ``executor`` leads it through all of them.
 """

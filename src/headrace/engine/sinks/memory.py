@@ -35,6 +35,9 @@ class MemorySink(QuerySink):
         taken, self._taken = self._taken, None
         if taken is None or not taken.num_rows:
             return
+        if self._tables:
+            # The executors name time zones differently.
+            taken = taken.cast(self._tables[0].schema)
         self._tables.append(taken)
         frame = self._spark.createDataFrame(pa.concat_tables(self._tables), ddl(self.sink.schema))
         frame.createOrReplaceTempView(self.name)

@@ -1,0 +1,117 @@
+"""A write in DuckDB's terms, or the reason why it has none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.engine.buckets.meanings import Untranslatable, duckdb_type
+from headrace.engine.buckets.render import duckdb_expression, duckdb_query, identifier
+from headrace.engine.buckets.splits import Cut, cuts
+from headrace.engine.files import is_local, plain_path
+from headrace.engine.inputs import BatchInput, Input, Inputs
+from headrace.engine.relations import Sql
+from headrace.engine.writes import Write
+from headrace.plan.types import Schema
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A write as text for DuckDB, its inputs, and the ways in which it can be cut into parts.
+
+    ``kept`` is the condition of the rows that are written; ``rows`` is how many are read and made,
+    if that is known.
+    """
+
+    write: Write
+    sql: str
+    watch: str
+    kept: str
+    inner: Mapping[str, str] | None
+    inputs: Mapping[str, Input]
+    cuts: list[Cut]
+    rows: int | None
+
+
+def translate(write: Write, known: Inputs) -> Translated:
+    """The write for DuckDB; raises ``Untranslatable`` where something in it is Spark's alone."""
+    queries = [write.query] if write.inner is None else [write.query, write.inner.query]
+    inputs = known.of(*queries)
+    _check_tables(write, queries, inputs)
+    for source in inputs.values():
+        if isinstance(source, BatchInput) and source.batch.files is None:
+            stream = source.batch.source.stream
+            raise Untranslatable(f"the stream {stream}, whose rows come through Spark")
+        _check_columns(source.schema)
+    _check_columns(write.schema)
+
+    def lookup(name: str) -> exp.Query | Schema:
+        if write.inner is not None and name == write.inner.name:
+            return write.inner.query
+        return inputs[name].schema
+
+    return Translated(
+        write,
+        _typed(duckdb_query(write.query), write.schema),
+        _listed(write.watch),
+        "true" if write.keep is None else duckdb_expression(write.keep.condition),
+        _inner(write),
+        inputs,
+        cuts(write.query, lookup, write.partial),
+        _rows(known, inputs, queries),
+    )
+
+
+def _check_tables(write: Write, queries: list[exp.Query], inputs: Mapping[str, Input]) -> None:
+    inner = None if write.inner is None else write.inner.name
+    for query in queries:
+        for table in query.find_all(exp.Table):
+            if table.name not in inputs and table.name != inner:
+                raise Untranslatable(f"the table {table.name.removeprefix('headrace_table_')}")
+
+
+def _check_columns(schema: Schema) -> None:
+    folded = [name.casefold() for name in schema.names]
+    if len(set(folded)) < len(folded):
+        raise Untranslatable("columns whose names differ in case only")
+    for column in schema:
+        duckdb_type(column.type)
+
+
+def _inner(write: Write) -> Mapping[str, str] | None:
+    inner = write.inner
+    if inner is None:
+        return None
+    return {"name": inner.name, "sql": duckdb_query(inner.query), "watch": _listed(inner.watch)}
+
+
+def _typed(sql: str, schema: Schema) -> str:
+    """The definition with its columns in the types of the schema; others go along for watching."""
+    typed = ", ".join(
+        f"CAST({identifier(f.name)} AS {duckdb_type(f.type)}) AS {identifier(f.name)}"
+        for f in schema
+    )
+    return f"SELECT * REPLACE ({typed}) FROM ({sql})"
+
+
+def _listed(watch: Mapping[str, Sql]) -> str:
+    return ", ".join(
+        f"{duckdb_expression(value)} AS {identifier(name)}" for name, value in watch.items()
+    )
+
+
+def _rows(known: Inputs, inputs: Mapping[str, Input], queries: list[exp.Query]) -> int | None:
+    rows = known.rows(*queries)
+    if rows is not None:
+        return rows
+    # The first batch of a stream: so many bytes are a row, or less.
+    paths = [path for source in inputs.values() for path in source.paths]
+    if all(is_local(path) for path in paths):
+        return (
+            sum(os.path.getsize(plain_path(p)) for p in paths if os.path.isfile(plain_path(p)))
+            // 16
+        )
+    return None
