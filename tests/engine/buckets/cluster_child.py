@@ -39,7 +39,8 @@ def slow_task(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def executor_pids() -> list[int]:
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True)
+    # In full width: a container may tell `ps` of a narrow terminal.
+    listed = subprocess.run(["ps", "-ewwo", "pid,ppid,args"], capture_output=True, text=True)
     own = {os.getpid()}
     found = []
     lines = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
