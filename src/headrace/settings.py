@@ -141,8 +141,9 @@ SETTINGS: tuple[Setting, ...] = (
         "driverRows",
         "50000",
         _count,
-        "State and results of up to this many rows are written as one file by the driver, which "
-        "saves the cost of a distributed write. 0 turns that off.",
+        "State and results of up to this many rows are written as one file by the driver where "
+        "Spark computes them, which saves the cost of a distributed write, and are handed to "
+        "foreachBatch from there. 0 turns that off.",
     ),
     Setting(
         "shufflePartitions",

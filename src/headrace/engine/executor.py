@@ -30,6 +30,7 @@ class Executor:
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self.inputs = Inputs()
+        self._settings = settings
         self._spark = SparkExecutor(spark, settings, self.inputs)
         self._buckets = BucketExecutor(self._spark.session, settings, self.inputs)
         #: What ran where of late and why, by label.
@@ -82,6 +83,10 @@ class Executor:
             except Exception as error:
                 answers[index] = error
         return [answers[index] for index in range(len(writes))]
+
+    def is_few(self, rows: int | None) -> bool:
+        """Whether so many rows may come to the driver."""
+        return rows is not None and rows <= self._settings.driver_rows
 
     def frame(self, query: exp.Query) -> DataFrame:
         """The definition as a DataFrame, for whoever does with it what we cannot know."""

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.epoch import Epoch
+from headrace.engine.executor import ddl
 from headrace.engine.failpoints import reach
 from headrace.engine.relations import Relation
 from headrace.engine.sinks.base import QuerySink
-from headrace.engine.writes import Steps
+from headrace.engine.writes import Steps, Write
 from headrace.plan.nodes import Sink
 
 
@@ -29,13 +30,20 @@ class ForeachBatchSink(QuerySink):
         super().__init__(sink)
         self._spark = spark
         self._function = function
+        self._recent_rows: int | None = None
 
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
-        yield from ()
-        frame = in_session(self._spark, epoch.executor.frame(rows.query)).persist()
-        try:
+        if epoch.executor.is_few(self._recent_rows):
+            # Together with what other queries put out, and handed over as it is.
+            written = yield Write(self.name, rows.query, rows.schema)
+            frame = self._spark.createDataFrame(written.table, ddl(rows.schema))
+            count = written.rows
+        else:
+            frame = in_session(self._spark, epoch.executor.frame(rows.query)).persist()
             epoch.executor.count_jobs(1)
             count = frame.count()
+        self._recent_rows = count
+        try:
             if count:
                 self._function(frame, epoch.number)
                 reach("sink.after")
