@@ -121,10 +121,12 @@ def run_engine(
     compaction: int = 4,
     plans: Sequence[WindowPlan] = (WindowPlan(),),
     then: Executor | None = None,
+    as_given: frozenset[str] = frozenset(),
 ) -> EngineRun:
     """Run queries over epochs; ``restart_after`` forgets everything but the checkpoint there.
 
-    ``then`` is the executor after the first restart, if not the same.
+    ``then`` is the executor after the first restart, if not the same. Plans of the queries named in
+    ``as_given`` are not optimized.
 
     ``plans`` say how windows share panes and are computed, one after the other and over again: a
     change of plan between two epochs must never show in the results.
@@ -135,7 +137,9 @@ def run_engine(
                 frame = _frame(one, tables[name], node)
                 frame.createOrReplaceTempView(table_view(name))
     sinks = {
-        name: CollectingSink(Sink(optimize(plan).plan, name, "memory", mode))
+        name: CollectingSink(
+            Sink(plan if name in as_given else optimize(plan).plan, name, "memory", mode)
+        )
         for name, (plan, mode) in queries.items()
     }
     running = {n: Running(LiveQuery(sink.sink, None), sink) for n, sink in sinks.items()}

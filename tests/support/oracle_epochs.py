@@ -206,6 +206,9 @@ class _Run:
                 window = ("", "")
                 # The groups that got rows in the epoch, with totals over everything so far.
                 return self._groups(node, rows, window, having="max(__epoch) = __out")
+            case Trailing(length=length) if node.also:
+                rows = self._windows_of_inputs(node, below, wm)
+                return self._groups(node, rows, (f"__group - {length * 1000}", "__group"))
             case Trailing(length=length):
                 micros = f"epoch_us({time})"
                 rows = (
@@ -239,6 +242,21 @@ class _Run:
             f"SELECT * FROM (SELECT *, {closing} AS __out FROM ({counted})) WHERE __out IS NOT NULL"
         )
         return self._groups(node, rows, window)
+
+    def _windows_of_inputs(self, node: Aggregate, below: str, wm: str) -> str:
+        """Joined rows whose every part is in its own window when the watermark has moved."""
+        parts = [(node.time, node.windows[0]), *((p.time, p.window) for p in node.also)]
+        held = []
+        for time, window in parts:
+            micros = f"epoch_us({quote(time.name)})"
+            held.append(f"{micros} < after")
+            if isinstance(window, Trailing):
+                held.append(f"{micros} >= after - {window.length * 1000}")
+        return (
+            f"SELECT {grouping_columns(node)}, epoch AS __out, after AS __group "
+            f"FROM {below} rows JOIN {wm} ON epoch >= __epoch "
+            f"AND after > coalesce(before, after - 1) AND {' AND '.join(held)}"
+        )
 
     def _groups(
         self, node: Aggregate, rows: str, window: tuple[str, str], having: str = "count(*) > 0"

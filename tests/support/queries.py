@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from headrace.plan.durations import SECOND
@@ -49,8 +49,11 @@ WEIGHTS: Mapping[str, float] = {
     "three_way_join": 1,
     "join_window": 2,
     "table_join_window": 1,
+    "aggregation_join": 2,
+    "moving_join": 1,
 }
 _LENGTHS = (2, 5, 10, 20, 30)
+SET_AGGREGATES = ("count", "count_if", "sum", "avg", "min", "max", "bool_and", "bool_or")
 
 
 @dataclass(frozen=True)
@@ -437,6 +440,102 @@ class _Writer:
             return self.grouped(rows, scope, "window")
         window = f"window({self.chance.choice(times)}, {self.window_arguments()})"
         return self.grouped(rows, scope, window)
+
+    def moving_join(self) -> str:
+        """A trailing window, a landmark, or a window of each input, over a join."""
+        inputs = [("bids", BIDS, "a"), ("clicks", CLICKS, "b"), ("stops", STOPS, "c")]
+        chosen = self.chance.sample(inputs, self.chance.choice((2, 2, 3)))
+        form = self.chance.choice(("trailing", "landmark", "inputs", "inputs"))
+        self.features.add(f"over {form}")
+        (first, source, alias), *others = chosen
+        time, rows = f"{alias}.{source.time}", f"{first} {alias}"
+        scopes = [Scope.of(source.schema, alias)]
+        arguments = self.window_arguments()
+        for name, other, its in others:
+            rows += f" JOIN {name} {its} ON {alias}.k = {its}.k"
+            if form in ("trailing", "landmark"):
+                condition = f"window({time}, {arguments}) = window({its}.{other.time}, {arguments})"
+                if self.maybe(0.2, "interval"):
+                    condition = self.interval_condition(time, f"{its}.{other.time}")
+                rows += f" AND {condition}"
+            scopes.append(Scope.of(other.schema, its))
+        if self.maybe(0.2, "table"):
+            rows += f" JOIN items i ON {alias}.k = i.k"
+            scopes.append(Scope.of(ITEMS.schema, "i"))
+        if self.maybe(0.2, "where"):
+            rows += f" WHERE {predicate(self.chance, self.chance.choice(scopes))}"
+        windows = [f"trailing({time}, {self.seconds()})"]
+        if form == "landmark":
+            windows = [f"landmark({time})"]
+        elif form == "inputs":
+            for _, other, its in others:
+                own = f"{its}.{other.time}"
+                trailing = self.chance.random() < 0.7
+                length = self.seconds()
+                windows.append(f"trailing({own}, {length})" if trailing else f"landmark({own})")
+            self.chance.shuffle(windows)
+        keys = [key for scope in scopes if self.chance.random() < 0.5 for key in self.keys(scope)]
+        calls = ["count(*)"] if self.chance.random() < 0.5 else []
+        for scope in scopes:
+            if not calls or self.chance.random() < 0.6:
+                calls.append(aggregate(self.chance, scope, holistic=False)[0])
+        if form == "inputs":
+            # Windows of inputs come from sets, which not every aggregate can.
+            calls = [call for call in calls if call.split("(")[0] in SET_AGGREGATES] or ["count(*)"]
+        self.features.update("aggregate:" + call.split("(")[0] for call in calls)
+        columns = [f"{key} AS g{i}" for i, key in enumerate(keys)]
+        columns += [] if form == "landmark" else ["window"]
+        columns += [f"{call} AS v{i}" for i, call in enumerate(calls)]
+        groups = ", ".join([*keys, *windows])
+        return f"SELECT {', '.join(columns)} FROM {rows} GROUP BY {groups}"
+
+    def aggregation_join(self) -> str:
+        """Aggregates of one input each over a join of two to four, tables among them."""
+        self.update_sometimes()
+        inputs = [("bids", BIDS, "a"), ("clicks", CLICKS, "b"), ("stops", STOPS, "c")]
+        chosen = self.chance.sample(inputs, self.chance.choice((1, 2, 2, 2, 3)))
+        (first, source, alias), *others = chosen
+        arguments = self.window_arguments()
+        time, rows = f"{alias}.{source.time}", f"{first} {alias}"
+        scopes = [Scope.of(source.schema, alias)]
+        for name, other, its in others:
+            own = arguments if self.chance.random() < 0.7 else self.window_arguments()
+            equal = f"window({time}, {own}) = window({its}.{other.time}, {own})"
+            if self.maybe(0.15, "interval"):
+                equal = self.interval_condition(time, f"{its}.{other.time}")
+            rows += f" JOIN {name} {its} ON {alias}.k = {its}.k AND {equal}"
+            scopes.append(Scope.of(other.schema, its))
+        if not others or self.maybe(0.25, "table"):
+            rows += f" JOIN items i ON {alias}.k = i.k"
+            scopes.append(Scope.of(ITEMS.schema, "i"))
+        if self.maybe(0.3, "where"):
+            of = self.chance.choice([*scopes, sum_of(scopes)])
+            rows += f" WHERE {predicate(self.chance, of)}"
+        of_groups = arguments if self.chance.random() < 0.7 else self.window_arguments()
+        window = f"window({time}, {of_groups})"
+        shared = (
+            len(others) == 1 and "interval" not in self.features and "table" not in self.features
+        )
+        if shared and self.maybe(0.3, "given window"):
+            window = "window"
+        keys = [key for scope in scopes if self.chance.random() < 0.5 for key in self.keys(scope)]
+        columns = [f"{key} AS g{i}" for i, key in enumerate(keys)]
+        calls = ["count(*)"] if self.chance.random() < 0.5 else []
+        for scope in scopes:
+            if not calls or self.chance.random() < 0.6:
+                calls.append(aggregate(self.chance, scope, holistic=False)[0])
+        if self.maybe(0.1, "two sides"):
+            calls.append(aggregate(self.chance, sum_of(scopes), holistic=False)[0])
+        self.features.update("aggregate:" + call.split("(")[0] for call in calls)
+        columns += ["window", *(f"{call} AS v{i}" for i, call in enumerate(calls))]
+        having = f" HAVING {calls[0]} IS NOT NULL" if self.maybe(0.2, "having") else ""
+        groups = ", ".join([*keys, window])
+        return f"SELECT {', '.join(columns)} FROM {rows} GROUP BY {groups}{having}"
+
+
+def sum_of(scopes: list[Scope]) -> Scope:
+    """All columns of several scopes."""
+    return reduce(lambda one, other: one + other, scopes)
 
 
 _FORMS: Mapping[str, Callable[[_Writer], str]] = {name: getattr(_Writer, name) for name in WEIGHTS}

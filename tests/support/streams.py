@@ -12,8 +12,8 @@ import datetime
 import decimal
 import math
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -87,6 +87,7 @@ class Habits:
     border: float  # exactly on a second
     neighbour: float  # a round distance from the row before, or a microsecond beside it
     idle: float  # share of epochs without rows
+    spread: int = 0  # milliseconds of event time over which the rows of an epoch lie
 
 
 def random_habits(chance: random.Random, step: int) -> Habits:
@@ -107,8 +108,19 @@ def random_habits(chance: random.Random, step: int) -> Habits:
     )
 
 
+def dense_habits(chance: random.Random, step: int) -> Habits:
+    """Streams of one pace with many rows of few keys, so that joins of three of them match."""
+    usual = random_habits(chance, step)
+    keys = chance.choice((1, 2, 3))
+    rows = chance.choice((16, 24, 40))
+    return replace(usual, rows=rows, keys=keys, step=step, spread=step, null_time=0.02)
+
+
 def random_epochs(
-    chance: random.Random, sources: Sequence[Source] = SOURCES, epochs: int | None = None
+    chance: random.Random,
+    sources: Sequence[Source] = SOURCES,
+    epochs: int | None = None,
+    habits_of: Callable[[random.Random, int], Habits] = random_habits,
 ) -> Epochs:
     """The rows of each stream in each epoch; the same Random gives the same rows."""
     number = chance.randrange(4, 9) if epochs is None else epochs
@@ -118,7 +130,7 @@ def random_epochs(
     # A last leap in time closes most of what is open.
     leap = chance.choice((0, 90)) * SECOND
     for source in sources:
-        habits = random_habits(chance, step)
+        habits = habits_of(chance, step)
         now = 0  # milliseconds of event time since BEGIN
         history: list[Row] = []
         for epoch in out:
@@ -184,7 +196,8 @@ def _time(
         near: datetime.datetime = chance.choice(known) + datetime.timedelta(microseconds=distance)
         return near
     late = source.delay + chance.randrange(0, 40) * SECOND
-    behind = late if chance.random() < habits.late else chance.randrange(0, source.delay + 1)
+    usual = max(source.delay, habits.spread)
+    behind = late if chance.random() < habits.late else chance.randrange(0, usual + 1)
     micros = (now - behind) * 1000
     if chance.random() < habits.border:
         micros -= (BEGIN.microsecond + micros) % 1_000_000

@@ -135,13 +135,13 @@ class JoinCost:
                 rows *= span
                 merged = group[other]
                 group = {i: group[one] if g == merged else g for i, g in group.items()}
-        return rows * self._key_share(members)
+        return rows * self.key_share(members)
 
     def _span(self, one: int, other: int) -> float:
         span = self.spans.get((min(one, other), max(one, other)))
         return self.load.stretch if span is None else span
 
-    def _key_share(self, members: Sequence[int]) -> float:
+    def key_share(self, members: Sequence[int]) -> float:
         share = 1.0
         for position, ends in enumerate(self.graph.key_classes):
             inputs = {index for index, _ in ends if index in members}

@@ -6,6 +6,8 @@ them: queries that need the same state find the same store, and state outlives a
 
 from __future__ import annotations
 
+from headrace.engine.compile_sets import compile_sets
+from headrace.engine.early_plans import EarlyPolicy
 from headrace.engine.grouping import Grouping, reads_streams_plainly
 from headrace.engine.join_orders import JoinPolicy
 from headrace.engine.join_shape import JoinShape, join_shape
@@ -34,7 +36,7 @@ from headrace.engine.relations import is_table_join
 from headrace.engine.warm_up import warm_up
 from headrace.errors import QueryError
 from headrace.optimizer.windows.closing import closing_graph
-from headrace.plan.expressions import Cast, Column, Expr, Named, conjunction
+from headrace.plan.expressions import Column, Expr, Named, conjunction, without_casts
 from headrace.plan.join_graph import Leaf
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import (
@@ -60,18 +62,25 @@ def compile_queries(
     panes: PanePlan | None = None,
     closing: str = "auto",
     joins: JoinPolicy | None = None,
+    early: EarlyPolicy | None = None,
 ) -> Physical:
     """Operators for all queries, with the stores they share.
 
     ``panes`` says how those of all groupings are laid out; without it each gets the layout that it
     would begin with. ``closing`` forces how windows are computed from panes, ``joins`` says in
-    which orders joins may run.
+    which orders joins may run, ``early`` how inputs are chosen that are aggregated before them.
     """
     plans: list[Node] = [query.sink for query in queries]
     if panes is None:
         panes, _ = decide(plans, PanePlan(), {}, LayoutPolicy())
     inputs = [host.input for host in panes.hosts.values()]
-    compiler = _Compiler(_union_sources([*plans, *inputs]), panes, closing, joins or JoinPolicy())
+    compiler = _Compiler(
+        _union_sources([*plans, *inputs]),
+        panes,
+        closing,
+        joins or JoinPolicy(),
+        early or EarlyPolicy(),
+    )
     for query in queries:
         compiler.add(query)
     return compiler.physical
@@ -102,45 +111,51 @@ class _Compiler:
     """Compiles one query after another; equal subplans become one operator."""
 
     def __init__(
-        self, sources: dict[str, Source], panes: PanePlan, closing: str, joins: JoinPolicy
+        self,
+        sources: dict[str, Source],
+        panes: PanePlan,
+        closing: str,
+        joins: JoinPolicy,
+        early: EarlyPolicy,
     ) -> None:
         self._panes = panes
-        self._closing = closing
+        self.closing = closing
         self._joins = joins
+        self.early = early
         self.physical = Physical(sources=sources)
         self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
-        self._stores: dict[str, Store] = {}
+        self.stores: dict[str, Store] = {}
         self._stream_rows = {stream: SourceRows(source) for stream, source in sources.items()}
-        self._visible_from: int | None = None
-        self._mode = OutputMode.APPEND
+        self.visible_from: int | None = None
+        self.mode = OutputMode.APPEND
 
     def add(self, query: LiveQuery) -> None:
-        self._visible_from = query.visible_from
-        self._mode = query.sink.mode
+        self.visible_from = query.visible_from
+        self.mode = query.sink.mode
         self.physical.outputs[query.sink.name] = self._operator(query.sink.input)
 
     def _operator(self, node: Node) -> Operator:
-        key = (node, self._visible_from, self._mode)
+        key = (node, self.visible_from, self.mode)
         if key not in self._operators:
             self._operators[key] = self._compile(node)
         return self._operators[key]
 
-    def _whole_from(self, node: Node) -> int | None:
+    def whole_from(self, node: Node) -> int | None:
         """From when a query that joined late sees everything that this node would put out.
 
         A pair may need a row from before the query joined, and a window rows from its beginning.
         """
-        if self._visible_from is None:
+        if self.visible_from is None:
             return None
-        return self._visible_from + warm_up(node)
+        return self.visible_from + warm_up(node)
 
-    def _input(self, node: Node) -> Operator:
+    def input(self, node: Node) -> Operator:
         """An input of a stateful operator: it hands on final rows, whatever the query's mode."""
-        mode, self._mode = self._mode, OutputMode.APPEND
+        mode, self.mode = self.mode, OutputMode.APPEND
         try:
             return self._operator(node)
         finally:
-            self._mode = mode
+            self.mode = mode
 
     def _compile(self, node: Node) -> Operator:
         match node:
@@ -171,6 +186,8 @@ class _Compiler:
         window = node.windows[0]
         streams = node.streams() | self._held_back(node.input, node.time.name)
         lag = 0 if isinstance(window, Landmark) else aggregate_lag(node)
+        if node.early or node.also:
+            return compile_sets(self, node, streams, lag)
         parts = decompose_all(node.aggregates)
         if isinstance(window, Session):
             return self._session(node, window, streams, lag, parts)
@@ -215,9 +232,9 @@ class _Compiler:
             parts,
             streams,
             lag,
-            self._mode,
-            self._whole_from(node.input),
-            self._closing,
+            self.mode,
+            self.whole_from(node.input),
+            self.closing,
         )
         operator.stores = tuple(reading.store for reading in readings)
         return operator
@@ -227,18 +244,18 @@ class _Compiler:
     ) -> PaneStore:
         shift = f"+{pane.offset}" if pane.offset else ""
         name = f"{host.family}-{pane.length}{shift}-{generation.number}"
-        store = self._stores.get(name)
+        store = self.stores.get(name)
         if not isinstance(store, PaneStore):
             store = PaneStore(
                 name,
-                self._input(self._widened(host.input)),
+                self.input(self._widened(host.input)),
                 host.keys,
                 host.time,
                 Panes(pane.length, pane.offset),
                 family=host.family,
                 active=active,
             )
-            self._register(store)
+            self.register(store)
         return store
 
     def _widened(self, node: Node) -> Node:
@@ -257,7 +274,7 @@ class _Compiler:
             store.partials |= {partial.name: partial for partial in decomposed.partials}
         store.retentions.append(Retention(streams, None if unbounded else lag))
         operator = PaneAggregate(
-            node, store, parts, streams, lag, self._mode, self._whole_from(node.input)
+            node, store, parts, streams, lag, self.mode, self.whole_from(node.input)
         )
         operator.stores = (store,)
         return operator
@@ -272,30 +289,30 @@ class _Compiler:
             (),
         )
         # A landmark counts from when its query joined, so it cannot use an older query's state.
-        since = "" if panes.given else f"-{self._visible_from or 0}"
+        since = "" if panes.given else f"-{self.visible_from or 0}"
         name = f"panes-{plan_hash(shape)[:16]}{since}"
-        store = self._stores.get(name)
+        store = self.stores.get(name)
         if not isinstance(store, PaneStore):
-            store = PaneStore(name, self._input(node.input), keys, node.time, panes)
-            self._register(store)
+            store = PaneStore(name, self.input(node.input), keys, node.time, panes)
+            self.register(store)
         return store
 
     def _from_rows(self, node: Aggregate, streams: frozenset[str], lag: int) -> Operator:
         lengths = [w.length for w in node.windows if isinstance(w, Hopping | Trailing)]
         endless = isinstance(node.windows[0], Landmark)
         kept = None if endless else lag + max(lengths, default=0)
-        rows = self._arranged(node.input, node.time.name, None, Retention(streams, kept))
+        rows = self.arranged(node.input, node.time.name, None, Retention(streams, kept))
         keys = (key.expr for key in node.keys)
         columns = (rows.stored_name(key.name) for key in keys if isinstance(key, Column))
         rows.store.wish_split(name for name in columns if name is not None)
         operator = RowAggregate(
             node,
             rows,
-            self._input(node.input),
+            self.input(node.input),
             streams,
             lag,
-            self._mode,
-            self._whole_from(node.input),
+            self.mode,
+            self.whole_from(node.input),
         )
         operator.stores = (rows.store,)
         return operator
@@ -308,7 +325,7 @@ class _Compiler:
         lag: int,
         parts: dict[str, Decomposed] | None,
     ) -> Operator:
-        if self._mode is OutputMode.UPDATE:
+        if self.mode is OutputMode.UPDATE:
             raise QueryError(
                 "sessions cannot be written in update mode, because sessions merge",
                 hint="use outputMode('append')",
@@ -322,20 +339,20 @@ class _Compiler:
             (),
         )
         late = Lateness(streams, window.gap + lag, strict=True)
-        name = f"sessions-{plan_hash(shape)[:16]}-{self._visible_from or 0}"
-        store = self._stores.get(name)
+        name = f"sessions-{plan_hash(shape)[:16]}-{self.visible_from or 0}"
+        store = self.stores.get(name)
         if not isinstance(store, SessionStore):
             store = SessionStore(
                 name,
-                self._input(node.input),
+                self.input(node.input),
                 keys,
                 node.time,
                 window.gap,
                 late,
                 lag,
-                self._visible_from,
+                self.visible_from,
             )
-            self._register(store)
+            self.register(store)
         if parts is not None:
             for decomposed in parts.values():
                 store.partials |= {partial.name: partial for partial in decomposed.partials}
@@ -343,7 +360,7 @@ class _Compiler:
             operator.stores = (store,)
             return operator
         retention = Retention(streams, lag + window.gap, sessions=store.name)
-        rows = self._arranged(node.input, node.time.name, late, retention)
+        rows = self.arranged(node.input, node.time.name, late, retention)
         operator = SessionAggregate(node, store, None, rows)
         operator.stores = (store, rows.store)
         return operator
@@ -361,7 +378,7 @@ class _Compiler:
         streams = node.streams().union(*held_back)
         leaves = shape.graph.leaves
         inputs = tuple(self._join_input(shape, index, streams) for index in range(len(leaves)))
-        sources = tuple(self._input(leaf.node) for leaf in leaves)
+        sources = tuple(self.input(leaf.node) for leaf in leaves)
         pairs = DeltaJoin(node, inputs, sources, shape, streams, self._joins)
         pairs.stores = distinct_stores(source.rows.store for source in inputs)
         if node.kind is JoinKind.INNER:
@@ -378,7 +395,7 @@ class _Compiler:
         retention = Retention(streams, shape.kept(index))
         own_time = shape.own_time(index)
         time = leaf.schema.names[leaf.node.schema.names.index(own_time)]
-        rows = self._arranged(leaf.node, own_time, late, retention)
+        rows = self.arranged(leaf.node, own_time, late, retention)
         keys = tuple(
             (position, _stored_key(rows, leaf, key))
             for position, members in enumerate(graph.key_classes)
@@ -397,19 +414,19 @@ class _Compiler:
         )
         held_back = (self._held_back(s, _own_name(s, schema, name)) for s, schema, name in sides)
         streams, lag = node.streams().union(*held_back), join_lag(node)
-        members = SessionMembers(node, time, self._input(node.left), self._input(node.right))
+        members = SessionMembers(node, time, self.input(node.left), self.input(node.right))
         late = Lateness(streams, lag)
         name = self._sessions_name(node)
-        store = self._stores.get(name)
+        store = self.stores.get(name)
         if not isinstance(store, SessionStore):
             store = SessionStore(
-                name, members, members.keys, members.time, time.gap, late, lag, self._visible_from
+                name, members, members.keys, members.time, time.gap, late, lag, self.visible_from
             )
-            self._register(store)
+            self.register(store)
         retention = Retention(streams, lag + time.gap, sessions=store.name)
         left, right = (
             JoinInput(
-                self._arranged(side, _own_name(side, schema, column), late, retention),
+                self.arranged(side, _own_name(side, schema, column), late, retention),
                 schema,
                 column,
             )
@@ -420,36 +437,36 @@ class _Compiler:
         return operator
 
     def _sessions_name(self, node: Join) -> str:
-        return f"sessions-{plan_hash(node)[:16]}-{self._visible_from or 0}"
+        return f"sessions-{plan_hash(node)[:16]}-{self.visible_from or 0}"
 
     def _held_back(self, node: Node, time: str) -> frozenset[str]:
         """The stores of session joins whose open sessions hold back a time, as clocks."""
         names = frozenset(self._sessions_name(join) for join in held_back_by(node, time))
         if names:
             # Stores come with the operators below.
-            self._input(node)
+            self.input(node)
         for name in names:
-            store = self._stores[name]
+            store = self.stores[name]
             assert isinstance(store, SessionStore)
             store.holds_back = True
         return names
 
     # Row stores
 
-    def _arranged(
+    def arranged(
         self, node: Node, time: str, lateness: Lateness | None, retention: Retention
     ) -> Arranged:
         """A reading of the stored rows of a node; streams share one store each."""
-        base, chain = unchained(self._input(node))
+        base, chain = unchained(self.input(node))
         if isinstance(base, SourceRows):
             stream = base.node.stream
             store = self._row_store(f"rows-{stream}", self._stream_rows[stream], base.node.time)
             store.columns |= {*base.node.schema.names, base.node.time}
             store.wanted.append(_lowest_filter(chain))
-            arranged = Arranged(store, base.node.schema, chain, lateness, self._visible_from)
+            arranged = Arranged(store, base.node.schema, chain, lateness, self.visible_from)
         else:
-            operator = self._input(node)
-            name = f"rows-{plan_hash(node)[:16]}-{self._visible_from or 0}"
+            operator = self.input(node)
+            name = f"rows-{plan_hash(node)[:16]}-{self.visible_from or 0}"
             store = self._row_store(name, operator, time)
             store.columns |= set(node.schema.names)
             store.wanted.append(None)
@@ -460,21 +477,20 @@ class _Compiler:
         return arranged
 
     def _row_store(self, name: str, source: Operator, time: str) -> RowStore:
-        store = self._stores.get(name)
+        store = self.stores.get(name)
         if not isinstance(store, RowStore):
             store = RowStore(name, source, time)
-            self._register(store)
+            self.register(store)
         return store
 
-    def _register(self, store: Store) -> None:
-        self._stores[store.name] = store
+    def register(self, store: Store) -> None:
+        self.stores[store.name] = store
         self.physical.stores.append(store)
 
 
 def _stored_key(rows: Arranged, leaf: Leaf, key: Expr) -> str | None:
     """The column of a store that a join's key is, if it is one."""
-    while isinstance(key, Cast):
-        key = key.argument
+    key = without_casts(key)
     return rows.stored_name(leaf.own_name(key.name)) if isinstance(key, Column) else None
 
 

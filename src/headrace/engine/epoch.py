@@ -9,6 +9,7 @@ from typing import Any
 from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import StreamBatch
 from headrace.engine.checkpoint import Checkpoint, Committed
+from headrace.engine.early_plans import EarlyMemory
 from headrace.engine.executor import Executor
 from headrace.engine.failpoints import reach
 from headrace.engine.join_orders import JoinMemory
@@ -43,6 +44,8 @@ class Epoch:
     #: What is known of joins, which an epoch adds to, and whether it counts their keys.
     joins: JoinMemory = field(default_factory=JoinMemory)
     counts_keys: bool = False
+    #: What is known of aggregation sets.
+    early: EarlyMemory = field(default_factory=EarlyMemory)
 
     def before(self, streams: Iterable[str]) -> int | None:
         """The operator's watermark at the start of the epoch; None while a stream has none."""

@@ -38,6 +38,8 @@ class JoinShape:
     graph: JoinGraph
     conditions: tuple[Condition, ...]
     outer: bool
+    #: Whether what conditions on time imply for other pairs holds too; not where times are rounded.
+    implies: bool = True
 
     def own_time(self, index: int) -> str:
         """The time column of an input, by its own name: the one that conditions use, else its

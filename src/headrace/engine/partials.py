@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from headrace.engine.relations import Sql, call, column
+from headrace.engine.relations import Sql, call, column, number
 from headrace.plan.coverage import Coverage
-from headrace.plan.expressions import AggregateCall, Cast, Expr, Named
-from headrace.plan.types import BIGINT, DOUBLE, DataType, Field
+from headrace.plan.expressions import AggregateCall, Call, Cast, Expr, Named, conjunction
+from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, DataType, Field
 from headrace.sql.render import data_type, spark_sql, to_sqlglot
 
 MOMENTS = DataType("struct<n:bigint,mean:double,m2:double>")
@@ -50,6 +50,8 @@ class Partial:
     merge: Callable[[Sql], Sql]
     #: Whether merging a row's state twice is as good as once.
     idempotent: bool = False
+    #: The aggregate that it is; None for a state that SQL has no function for.
+    call: AggregateCall | None = None
 
     @property
     def field(self) -> Field:
@@ -113,6 +115,27 @@ def decompose(aggregate: AggregateCall) -> Decomposed | None:
     return None
 
 
+def state_of_row(partial: Partial) -> Sql:
+    """The partial state of a single row."""
+    call_of_rows = partial.call
+    assert call_of_rows is not None
+    arguments, condition = call_of_rows.arguments, call_of_rows.filter
+    if call_of_rows.function in ("count", "count_if"):
+        nulls = (Call("isnull", (argument,), BOOLEAN) for argument in arguments)
+        counted: list[Expr] = [Call("not", (null,), BOOLEAN) for null in nulls]
+        if call_of_rows.function == "count_if":
+            counted = list(arguments)
+        wanted = conjunction([*([] if condition is None else [condition]), *counted])
+        if wanted is None:
+            return number(1)
+        chosen = exp.If(this=to_sqlglot(wanted), true=number(1))
+        return exp.Case(ifs=[chosen], default=number(0))
+    value: Sql = to_sqlglot(arguments[0])
+    if condition is not None:
+        value = exp.Case(ifs=[exp.If(this=to_sqlglot(condition), true=value)])
+    return exp.Cast(this=value, to=data_type(partial.type))
+
+
 def _plain(aggregate: AggregateCall) -> AggregateCall:
     return AggregateCall(
         aggregate.function, aggregate.arguments, aggregate.type, False, aggregate.filter
@@ -122,7 +145,7 @@ def _plain(aggregate: AggregateCall) -> AggregateCall:
 def _partial(
     aggregate: AggregateCall, update: AggregateCall, kind: DataType, merge: Callable[[Sql], Sql]
 ) -> Partial:
-    return Partial(_column_name(update), kind, to_sqlglot(update), merge)
+    return Partial(_column_name(update), kind, to_sqlglot(update), merge, call=update)
 
 
 def _column_name(update: AggregateCall) -> str:

@@ -18,10 +18,12 @@ from headrace.engine.batches import Batch
 from headrace.engine.checkpoint import Checkpoint, Committed, Intent
 from headrace.engine.compaction import merge_files
 from headrace.engine.compile import compile_queries
+from headrace.engine.early_plans import EarlyMemory, EarlyPolicy
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import Executor
 from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, decide
+from headrace.engine.operators.aggregation_set import AggregationSet
 from headrace.engine.operators.base import Operator, Store
 from headrace.engine.operators.counting import count_rows
 from headrace.engine.operators.pane_store import PaneStore
@@ -78,6 +80,7 @@ class EpochRunner:
         policy: LayoutPolicy,
         closing: str,
         join_policy: JoinPolicy,
+        early_policy: EarlyPolicy | None = None,
     ) -> None:
         self._executor = executor
         self._checkpoint = checkpoint
@@ -85,12 +88,14 @@ class EpochRunner:
         self.policy = policy
         self.closing = closing
         self.join_policy = join_policy
+        self.early_policy = early_policy or EarlyPolicy()
         self.state = state
         self.queries: dict[str, Running] = {}
         self.physical = Physical()
         self.recent_rows: dict[str, int] = {}
         self.loads: dict[str, Load] = {}
         self.joins = JoinMemory()
+        self.early = EarlyMemory(self.loads)
         #: The stores of each query, with the counters of the rows that are late for *it*.
         self.late_counters: dict[str, dict[str, list[str]]] = {}
         self._changes: list[str] = []
@@ -110,7 +115,9 @@ class EpochRunner:
 
     def compiled(self, queries: list[LiveQuery]) -> Physical:
         """Operators for some of the queries, over the stores that all of them share."""
-        return compile_queries(queries, self.state.panes, self.closing, self.join_policy)
+        return compile_queries(
+            queries, self.state.panes, self.closing, self.join_policy, self.early_policy
+        )
 
     def replan(self) -> bool:
         """Change what is laid out otherwise than the rows of late would have it."""
@@ -151,8 +158,8 @@ class EpochRunner:
         self._leave_out(report.failures)
         report.seconds["commit"] = time.monotonic() - started
         report.jobs = self._executor.jobs
-        report.changes, self._changes = [*self._changes, *self.joins.changes], []
-        self.joins.changes = []
+        report.changes = [*self._changes, *self.joins.changes, *self.early.changes]
+        self._changes, self.joins.changes, self.early.changes = [], [], []
         for family, load in report.loads.items():
             known = self.loads.get(family)
             self.loads[family] = load if known is None else known.then(load)
@@ -237,6 +244,7 @@ class _Attempt:
             inputs,
             watermarks_before=dict(runner.state.watermarks),
             joins=runner.joins,
+            early=runner.early,
             # Counting costs a fifth of an append, and keys change slowly.
             counts_keys=report.epoch % 16 == 0 or self._some_keys_are_unknown(),
         )
@@ -246,8 +254,7 @@ class _Attempt:
         return any(
             (store.name, name) not in known
             for store in self._physical.stores
-            if isinstance(store, RowStore)
-            for name in store.counted
+            for name in _counted_keys(store)
         )
 
     def run(self) -> Committed:
@@ -452,6 +459,12 @@ class _Attempt:
 def is_time_to_plan(epoch: int) -> bool:
     """Often while little is known of the streams, then now and then."""
     return epoch % 16 == 0 if epoch > 8 else epoch in (1, 2, 4, 8)
+
+
+def _counted_keys(store: Store) -> set[str]:
+    if isinstance(store, RowStore):
+        return store.counted
+    return store.joined_by if isinstance(store, AggregationSet) else set()
 
 
 def _streams_read(operator: Operator) -> list[str]:

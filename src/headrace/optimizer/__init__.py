@@ -8,6 +8,7 @@ expressions may move.
 from __future__ import annotations
 
 from headrace.optimizer import (
+    early_aggregation,
     fold_constants,
     merge_filters,
     merge_projections,
@@ -58,6 +59,11 @@ STAGES: tuple[Stage, ...] = (
             prune_columns.RULE,
             remove_trivial_projection.RULE,
         ),
+    ),
+    Stage(
+        "early aggregation",
+        "after filters and columns have settled: what is grouped below a join is what is left",
+        (early_aggregation.RULE,),
     ),
 )
 

@@ -62,6 +62,7 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
                 # Something must be left of a landmark over all rows, or it would have no columns.
                 aggregates = node.aggregates[:1]
             read = _read(named.expr for named in node.keys + aggregates) | {node.time.name}
+            read |= {part.time.name for part in node.also}
             return replace(node, input=_narrowed(node.input, read), aggregates=aggregates)
         case Join():
             return _narrowed_join(node, needed)

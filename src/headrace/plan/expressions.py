@@ -230,6 +230,13 @@ def conjuncts(predicate: Expr | None) -> list[Expr]:
     return [predicate]
 
 
+def without_casts(expr: Expr) -> Expr:
+    """What is cast, where something is."""
+    while isinstance(expr, Cast):
+        expr = expr.argument
+    return expr
+
+
 def window_time(window: Expr) -> Expr:
     """A window's last instant, the event time of what is computed from it."""
     return Call("window_time", (window,), TIMESTAMP)

@@ -229,13 +229,19 @@ def topmost_joins(plan: Node) -> Iterator[Join]:
     yield from visit(plan, inside=False)
 
 
-def is_graph(node: Join) -> bool:
-    """Whether a join can be read as inputs and conditions at all."""
-    streaming = bool(node.left.streams() and node.right.streams())
-    return streaming and not isinstance(node.time, SameSession)
+def is_graph(node: Join, tables: bool = False) -> bool:
+    """Whether a join can be read as inputs and conditions at all.
+
+    ``tables`` lets static tables be inputs too.
+    """
+    return (tables or not _has_table(node)) and not isinstance(node.time, SameSession)
 
 
-def belongs(node: Join, side: Node) -> bool:
+def _has_table(node: Join) -> bool:
+    return not (node.left.streams() and node.right.streams())
+
+
+def belongs(node: Join, side: Node, tables: bool = False) -> bool:
     """Whether a join below is part of the same graph.
 
     A filter between two inner joins is a predicate like any other.
@@ -244,22 +250,26 @@ def belongs(node: Join, side: Node) -> bool:
         side = side.input
     return (
         isinstance(side, Join)
+        and bool(side.streams())
         and node.kind is JoinKind.INNER
         and side.kind is JoinKind.INNER
-        and is_graph(side)
+        and is_graph(side, tables)
         and not side.emits_window
         and not node.emits_window
         # One rule of lateness for all inputs: bounded by time, or by the life of the rows.
-        and (node.time is None) == (side.time is None)
+        and ((node.time is None) == (side.time is None) or _has_table(node) or _has_table(side))
     )
 
 
-def join_graph(node: Join) -> JoinGraph:
-    """Take a join apart, down to what is not part of the same graph."""
-    if not is_graph(node):
+def join_graph(node: Join, tables: bool = False) -> JoinGraph:
+    """Take a join apart, down to what is not part of the same graph.
+
+    With ``tables`` a static table is an input like the others, one without a time.
+    """
+    if not is_graph(node, tables):
         raise PlanError("a session join and a join with a table are no graph of inner joins")
-    joins = _joins(node)
-    found = _leaves(node)
+    joins = _joins(node, tables)
+    found = _leaves(node, tables)
     leaves = tuple(
         Leaf(_name(leaf, schema, found), leaf, schema, _time_of(joins, schema))
         for leaf, schema in found
@@ -289,7 +299,7 @@ def join_graph(node: Join) -> JoinGraph:
         predicates += [
             part
             for side in join.inputs
-            if belongs(join, side)
+            if belongs(join, side, tables)
             for found_filter in _filters(side)
             for part in conjuncts(found_filter.predicate)
         ]
@@ -298,17 +308,17 @@ def join_graph(node: Join) -> JoinGraph:
         tuple(keys),
         tuple(times),
         tuple(predicates),
-        _written(node, iter(range(len(leaves)))),
-        node.time is not None,
+        _written(node, iter(range(len(leaves))), tables),
+        any(join.time is not None for join in joins),
     )
 
 
-def _joins(node: Join) -> list[Join]:
+def _joins(node: Join, tables: bool) -> list[Join]:
     """The joins of the graph, lowest first as they were written."""
     found: list[Join] = []
     for side in (node.left, node.right):
-        if belongs(node, side):
-            found += _joins(_below_filters(side))
+        if belongs(node, side, tables):
+            found += _joins(_below_filters(side), tables)
     return [*found, node]
 
 
@@ -325,21 +335,21 @@ def _below_filters(side: Node) -> Join:
     return side
 
 
-def _leaves(node: Join) -> list[tuple[Node, Schema]]:
+def _leaves(node: Join, tables: bool) -> list[tuple[Node, Schema]]:
     leaves: list[tuple[Node, Schema]] = []
     for side, schema in ((node.left, node.left_schema), (node.right, node.right_schema)):
-        if belongs(node, side):
-            leaves += _leaves(_below_filters(side))
+        if belongs(node, side, tables):
+            leaves += _leaves(_below_filters(side), tables)
         else:
             leaves.append((side, schema))
     return leaves
 
 
-def _written(node: Join, positions: Iterator[int]) -> Order:
+def _written(node: Join, positions: Iterator[int], tables: bool) -> Order:
     sides: list[Order] = []
     for side in (node.left, node.right):
-        if belongs(node, side):
-            sides.append(_written(_below_filters(side), positions))
+        if belongs(node, side, tables):
+            sides.append(_written(_below_filters(side), positions, tables))
         else:
             sides.append(next(positions))
     return sides[0], sides[1]

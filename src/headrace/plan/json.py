@@ -25,6 +25,7 @@ from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Literal
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
+    InputWindow,
     Join,
     JoinKind,
     Node,
@@ -48,7 +49,7 @@ _CLASSES: tuple[type, ...] = (
     *(Source, Table, Filter, Project, Aggregate, Join, Union, Sink),
     *(Column, Literal, Call, Cast, AggregateCall, Named),
     *(Hopping, Session, Trailing, Landmark, Given),
-    *(SameWindow, Within, SameSession),
+    *(SameWindow, Within, SameSession, InputWindow),
 )
 
 
@@ -106,11 +107,19 @@ def from_json(data: JsonObject) -> Node:
 def plan_hash(node: Node) -> str:
     """A name for the plan that is the same in every process: SHA-256 of its canonical JSON.
 
-    In whatever order a plan's joins are computed, its rows and the state above them are the same.
+    In whatever order a plan's joins are computed, and whichever inputs of its joins are aggregated
+    early, its rows and the state are the same.
     """
-    if any(isinstance(n, Join) and n.order is not None for n in node.walk()):
-        node = node.transform(lambda n: replace(n, order=None) if isinstance(n, Join) else n)
+    node = node.transform(_without_choices)
     return hashlib.sha256(_canonical(to_json(node)).encode()).hexdigest()
+
+
+def _without_choices(node: Node) -> Node:
+    if isinstance(node, Join) and node.order is not None:
+        return replace(node, order=None)
+    if isinstance(node, Aggregate) and node.early:
+        return replace(node, early="auto")
+    return node
 
 
 def _canonical(value: object) -> str:

@@ -146,6 +146,14 @@ class Project(Node):
 
 
 @dataclass(frozen=True)
+class InputWindow:
+    """The window of one input of a join, by its time column."""
+
+    time: Column
+    window: Window
+
+
+@dataclass(frozen=True)
 class Aggregate(Node):
     """Groups per window. Several windows may be computed at once (``windows(...)`` in SQL).
 
@@ -153,6 +161,9 @@ class Aggregate(Node):
     aggregates; a landmark has no window column. ``time`` is the column that windows are made of:
     an event-time column, or for a Given window the window column itself. ``sharing`` forces how
     its windows share work ('none', 'windows' or 'factors'); empty leaves that to the planner.
+    ``early`` says that it is computed from sets that are aggregated below its joins: of the inputs
+    that the planner chooses ('auto'), or of those named ('a, b', or 'none'). ``also`` are windows
+    of the other inputs of the join below it, where each input has its own.
     """
 
     input: Node
@@ -161,6 +172,8 @@ class Aggregate(Node):
     windows: tuple[Window, ...]
     aggregates: tuple[Named, ...]
     sharing: str = ""
+    early: str = ""
+    also: tuple[InputWindow, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.windows:

@@ -261,6 +261,9 @@ def window_text(window: Window, time: str) -> str:
 def windows_text(node: Aggregate) -> str:
     """All windows of an aggregate, as its query writes them."""
     texts = [window_text(window, _name(node.time.name)) for window in node.windows]
+    if node.also:
+        texts += [window_text(part.window, _name(part.time.name)) for part in node.also]
+        return ", ".join(texts)
     return texts[0] if len(texts) == 1 else f"windows({', '.join(texts)})"
 
 
@@ -315,6 +318,7 @@ def node_details(node: Node) -> tuple[str, list[str]]:
                 *parts,
                 f"over {windows_text(node)}",
                 *([f"windows share: {node.sharing}"] if node.sharing else []),
+                *([f"aggregated early: {node.early}"] if node.early else []),
             ]
         case Join():
             return f"Join {node.kind.value}{_sides(node)}", _join_parts(node)

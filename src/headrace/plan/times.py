@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from headrace.errors import PlanError
 from headrace.plan.expressions import Call, Column, Expr
-from headrace.plan.join_graph import JoinGraph, join_graph
+from headrace.plan.join_graph import JoinGraph, is_graph, join_graph
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Aggregate,
     Filter,
     Join,
+    JoinKind,
     Node,
     Project,
     SameSession,
@@ -72,6 +73,9 @@ def event_times(node: Node) -> Times:
 
 def aggregate_lag(node: Aggregate) -> int:
     """How far behind the watermark this aggregate closes its windows."""
+    if node.also:
+        # Each input's window ends at the watermark of all of them.
+        return 0
     times = event_times(node.input)
     if node.time.name not in times:
         what = "a window of the input" if isinstance(node.windows[0], Given) else "an event time"
@@ -151,6 +155,24 @@ def _graph_times(graph: JoinGraph) -> Times:
         if leaf.time and len(known) == len(before):
             times[leaf.time] = lag + max(0, *known)
     return times
+
+
+def input_times(node: Node) -> dict[str, frozenset[str]] | None:
+    """The event times of the streams of an inner join without a condition on time, by the name of
+    the stream's place in the join; None where the node is no such join."""
+    while isinstance(node, Filter):
+        node = node.input
+    if not isinstance(node, Join) or not is_graph(node, tables=True):
+        return None
+    graph = join_graph(node, tables=True)
+    if node.kind is not JoinKind.INNER or graph.timed:
+        return None
+    found: dict[str, frozenset[str]] = {}
+    for leaf in graph.leaves:
+        if leaf.node.streams():
+            own = event_times(leaf.node)
+            found[leaf.name] = frozenset(n for n in leaf.schema.names if leaf.own_name(n) in own)
+    return found
 
 
 def held_back_by(node: Node, column: str) -> frozenset[Join]:

@@ -12,12 +12,13 @@ from headrace.plan.nodes import (
     WINDOW_COLUMN,
     WINDOW_ID_COLUMN,
     Aggregate,
+    InputWindow,
     Join,
     Node,
     Project,
     SameSession,
 )
-from headrace.plan.times import event_times
+from headrace.plan.times import event_times, input_times
 from headrace.plan.types import STRING, TIMESTAMP, WINDOW, DataType
 from headrace.plan.windows import Given, Landmark, Session, Trailing, Window
 from headrace.sql.expressions import ExpressionBinder, Origins
@@ -49,6 +50,7 @@ class Grouping:
     time: Column
     windows: tuple[Window, ...]
     origins: Origins
+    also: tuple[InputWindow, ...] = ()
     aggregates: list[Named] = field(default_factory=list)
 
     @property
@@ -101,7 +103,12 @@ class Grouping:
 
     def node(self) -> Aggregate:
         return Aggregate(
-            self.relation.node, self.keys, self.time, self.windows, tuple(self.aggregates)
+            self.relation.node,
+            self.keys,
+            self.time,
+            self.windows,
+            tuple(self.aggregates),
+            also=self.also,
         )
 
 
@@ -116,7 +123,7 @@ def bind_grouping(
     calls = [(node, expr) for node, expr in items if isinstance(expr, WindowCall)]
     given = [(node, expr) for node, expr in items if _is_given(expr, times)] if not calls else []
     if len(calls) > 1:
-        refuse("SEVERAL_WINDOWS", calls[1][0], count=len(calls))
+        return _windows_of_inputs(relation, items, calls, binder)
     if not calls and not given:
         without_window(relation, group)
     node, source = (calls or given)[0]
@@ -137,6 +144,52 @@ def bind_grouping(
     if source.name in relation.nullable:
         refuse("NULLABLE_TIME", node, column=source.name)
     return Grouping(relation, tuple(keys), source, source, (Given(),), binder.origins)
+
+
+def _windows_of_inputs(
+    relation: Relation,
+    items: list[tuple[exp.Expr, Expr]],
+    calls: list[tuple[exp.Expr, WindowCall]],
+    binder: ExpressionBinder,
+) -> Grouping:
+    """A window for each stream of a join, all of them up to the watermark."""
+    found: dict[str, tuple[Column, Window]] = {}
+    streams = input_times(relation.node)
+    for node, call in calls:
+        (window, *others) = call.windows
+        if streams is None or others or not isinstance(window, Trailing | Landmark):
+            refuse("SEVERAL_WINDOWS", node, count=len(calls))
+        owner = next((s for s, times in streams.items() if _name_of(call.time) in times), None)
+        if owner is None or not isinstance(call.time, Column):
+            refuse(
+                "NOT_EVENT_TIME",
+                node,
+                column=str(call.time),
+                reason="",
+                advice=f"use {' or '.join(sorted(t for times in streams.values() for t in times))}",
+            )
+        if owner in found:
+            refuse("SEVERAL_WINDOWS", node, count="a second window of the same stream")
+        found[owner] = call.time, window
+    for owner, times in (streams or {}).items():
+        if owner not in found:
+            refuse("INPUT_WITHOUT_WINDOW", calls[0][0], input=owner, time=sorted(times)[0])
+    trailing = [part for part in found.values() if isinstance(part[1], Trailing)]
+    if not trailing:
+        refuse("SEVERAL_WINDOWS", calls[1][0], count=len(calls))
+    sources = [call for _, call in calls]
+    keys: list[Named] = []
+    for _, expr in items:
+        if expr not in sources and not any(key.expr == expr for key in keys):
+            keys.append(Named(unique(plan_name(expr), {WINDOW_COLUMN, WINDOW_ID_COLUMN}), expr))
+    time, window = trailing[0]
+    also = tuple(InputWindow(t, w) for t, w in found.values() if t != time)
+    source = next(call for call in sources if call.time == time)
+    return Grouping(relation, tuple(keys), source, time, (window,), binder.origins, also)
+
+
+def _name_of(time: Expr) -> str:
+    return time.name if isinstance(time, Column) else ""
 
 
 def _is_given(expr: Expr, times: dict[str, int]) -> bool:

@@ -160,7 +160,13 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         "SEVERAL_WINDOWS",
         "the GROUP BY has {count} windows",
-        "to compute several at once write windows(window(…), window(…))",
+        "to compute several at once write windows(window(…), window(…)); a join without a "
+        "condition on time may have trailing(…) or landmark(…) of each of its streams",
+    ),
+    Refusal(
+        "INPUT_WITHOUT_WINDOW",
+        "some streams of the join have a window in the GROUP BY, but {input} has none",
+        "add trailing({time}, '1 hour') for the last hour of it, or landmark({time}) for all of it",
     ),
     Refusal(
         "INVALID_WINDOWS",

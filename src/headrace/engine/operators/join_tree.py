@@ -13,7 +13,6 @@ from headrace.engine.operators.join_conditions import buckets, with_bucket
 from headrace.engine.relations import Sql, all_of, column, select
 from headrace.optimizer.joins.boundary_swap import swapped
 from headrace.optimizer.joins.containment import implied_time
-from headrace.plan.join_graph import JoinGraph
 from headrace.plan.nodes import JoinTime, Order, SameWindow
 from headrace.plan.reach import reach_of
 
@@ -63,7 +62,7 @@ def _joined(shape: JoinShape, left: Part, right: Part) -> Part:
         theirs = next((key for index, key in members if index in right.inputs), None)
         if ours is not None and theirs is not None:
             on.insert(0, key_condition(ours, theirs))
-    ours_query, theirs_query, bucket = _bucketed(shape.graph, left, right)
+    ours_query, theirs_query, bucket = _bucketed(shape, left, right)
     if bucket is not None:
         on.insert(0, bucket)
     joined = (
@@ -80,10 +79,10 @@ def _joined(shape: JoinShape, left: Part, right: Part) -> Part:
 
 
 def _bucketed(
-    graph: JoinGraph, left: Part, right: Part
+    shape: JoinShape, left: Part, right: Part
 ) -> tuple[exp.Select, exp.Select, Sql | None]:
     """Give both sides a bucket of time, by the condition that leaves the fewest rows in one."""
-    for time in sorted(_conditions(graph, left, right), key=_coarseness):
+    for time in sorted(_conditions(shape, left, right), key=_coarseness):
         found = buckets(time, time.left.name, time.right.name, reach_of(time))
         if found is None:
             continue
@@ -97,14 +96,15 @@ def _bucketed(
     return left.query, right.query, None
 
 
-def _conditions(graph: JoinGraph, left: Part, right: Part) -> list[JoinTime]:
+def _conditions(shape: JoinShape, left: Part, right: Part) -> list[JoinTime]:
     """Conditions on time between two parts, written or implied, read from the left."""
+    graph = shape.graph
     found = [
         edge.time if edge.left in left.inputs else swapped(edge.time)
         for edge in graph.times
         if edge.joins(left.inputs, right.inputs)
     ]
-    for ours in sorted(left.inputs):
+    for ours in sorted(left.inputs) if shape.implies else ():
         for theirs in sorted(right.inputs):
             implied = implied_time(graph, ours, theirs)
             if implied is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlglot import exp
 
@@ -140,9 +141,9 @@ class PaneStore(Store):
         fields = [Field(n, k.type) for n, k in zip(self.key_names, self.keys, strict=True)]
         fields += [Field(name, BIGINT) for name in self.group_names[len(self.keys) :]]
         fields.append(Field(ROWS, BIGINT))
-        return Schema((*fields, *(p.field for p in self._ordered())))
+        return Schema((*fields, *(p.field for p in self.ordered())))
 
-    def _ordered(self) -> list[Partial]:
+    def ordered(self) -> list[Partial]:
         return [self.partials[name] for name in sorted(self.partials)]
 
     def counts(self) -> str | None:
@@ -160,19 +161,17 @@ class PaneStore(Store):
             name: sql_of(key) for name, key in zip(self.key_names, self.keys, strict=True)
         }
         groups |= self._pane_columns()
-        # Group by position: a key expression is then written once.
-        positions = [exp.Literal.number(i + 1) for i in range(len(groups))]
-        sums = {p.name: p.update for p in self._ordered()}
-        counted: dict[str, Sql] = {ROWS: exp.Count(this=exp.Star()), **self._late_by_row(epoch)}
-        if counting:
-            counted[GREATEST] = call("max", millis(column(self.time.name)))
-        query = select(rows.query, {**groups, **counted, **sums}, group_by=positions)
+        query, counted = self._aggregated(epoch, rows, groups, counting)
         marks = self._marks(epoch)
         if marks:
             query = select(query, None).select(call("inline", constants([marks])), copy=False)
         last = PANE_END if self.panes.given else PANE
         length = self.panes.length or 0
-        watch = {_TAKEN: call("sum", column(ROWS)), **self._late_rows(epoch)}
+        watch = {
+            _TAKEN: call("sum", column(ROWS)),
+            **self._late_rows(epoch),
+            **self._watched(epoch),
+        }
         kept = Kept(exp.true(), self.schema.names) if marks or len(counted) > 1 else None
         if counting:
             # Rows without a time form groups of their own, which are counted and not written.
@@ -182,6 +181,7 @@ class PaneStore(Store):
                 call("sum", column(ROWS)), call("sum", without), call("max", column(GREATEST))
             )
             kept = Kept(exp.Not(this=missing.copy()), self.schema.names)
+        kept = self._kept(epoch, kept)
         seen = yield from epoch.append(
             self.name,
             Relation(query, self.schema),
@@ -195,8 +195,32 @@ class PaneStore(Store):
         if counting and stream is not None:
             note_counts(epoch, stream, seen)
         self._note_load(epoch, int(seen.pop(_TAKEN) or 0))
+        self._note(epoch, seen)
         for counter, rows_missed in seen.items():
             epoch.late[self.name, counter] = int(rows_missed or 0)
+
+    def _aggregated(
+        self, epoch: Epoch, rows: Relation, groups: dict[str, Sql], counting: bool
+    ) -> tuple[exp.Select, dict[str, Sql]]:
+        """The new rows' partial states, and the columns that are only there to be counted."""
+        # Group by position: a key expression is then written once.
+        positions = [exp.Literal.number(i + 1) for i in range(len(groups))]
+        sums = {p.name: p.update for p in self.ordered()}
+        counted: dict[str, Sql] = {ROWS: exp.Count(this=exp.Star()), **self._late_by_row(epoch)}
+        if counting:
+            counted[GREATEST] = call("max", millis(column(self.time.name)))
+        return select(rows.query, {**groups, **counted, **sums}, group_by=positions), counted
+
+    def _watched(self, epoch: Epoch) -> dict[str, Sql]:
+        """What else a kind of panes wants to see of its rows."""
+        return {}
+
+    def _kept(self, epoch: Epoch, kept: Kept | None) -> Kept | None:
+        """Which of the rows are written, if not all."""
+        return kept
+
+    def _note(self, epoch: Epoch, seen: dict[str, Any]) -> None:
+        """Take out of what was seen what was watched for."""
 
     def _note_load(self, epoch: Epoch, rows: int) -> None:
         """Tell what came in and how many groups it made: layouts are chosen by that."""
@@ -291,7 +315,7 @@ class PaneStore(Store):
         sums: dict[str, Sql] = {
             ROWS: exp.Cast(this=call("sum", column(ROWS)), to=exp.DataType.build("bigint"))
         }
-        return sums | {p.name: p.merge(column(p.name)) for p in self._ordered()}
+        return sums | {p.name: p.merge(column(p.name)) for p in self.ordered()}
 
     def step(self) -> Step:
         keys = ", ".join(map(str, self.keys)) or "(all rows)"

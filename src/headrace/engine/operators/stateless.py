@@ -125,7 +125,7 @@ def table_view(table: str) -> str:
     return f"headrace_table_{table}"
 
 
-def _static_rows(side: Node) -> Relation:
+def static_rows(side: Node) -> Relation:
     """Rows of a static side, which may carry filters, projections and joins of its own."""
     match side:
         case Table():
@@ -134,17 +134,17 @@ def _static_rows(side: Node) -> Relation:
             )
             return Relation(select(source, keep(side.schema.names)), side.schema)
         case Filter() | Project():
-            return apply_row_by_row(side, _static_rows(side.input))
+            return apply_row_by_row(side, static_rows(side.input))
         case Join():
-            return _join_sides(side, _static_rows(side.left), _static_rows(side.right))
+            return _join_sides(side, static_rows(side.left), static_rows(side.right))
         case _:
             raise AssertionError(f"{type(side).__name__} cannot be static")
 
 
 def _join_table(node: Join, rows: Relation) -> Relation:
     if node.left.streams():
-        return _join_sides(node, rows, _static_rows(node.right))
-    return _join_sides(node, _static_rows(node.left), rows)
+        return _join_sides(node, rows, static_rows(node.right))
+    return _join_sides(node, static_rows(node.left), rows)
 
 
 def _join_sides(node: Join, left: Relation, right: Relation) -> Relation:

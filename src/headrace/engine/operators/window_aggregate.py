@@ -93,7 +93,7 @@ class WindowAggregate(Operator):
             return None
         before, after = epoch.before(self._streams), epoch.after(self._streams)
         ends = ends_of_interest(before, after, self._lag, self._visible_from, only_changed)
-        if ends is None or not _any_closes(self._windows, ends):
+        if ends is None or not any_closes(self._windows, ends):
             return None
         merged = merges(self._aggregates, only_changed)
         parts = [
@@ -167,7 +167,7 @@ class WindowAggregate(Operator):
         return tuple(steps)
 
 
-def _any_closes(windows: tuple[Hopping, ...], ends: Ends) -> bool:
+def any_closes(windows: tuple[Hopping, ...], ends: Ends) -> bool:
     """Whether the watermark passed the end of at least one window."""
     if ends.above is None or ends.up_to is None:
         return True

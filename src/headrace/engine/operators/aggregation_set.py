@@ -1,0 +1,203 @@
+"""Aggregation sets: inputs of a join that are aggregated before it, as arrangements.
+
+A set holds, per group of its input and pane of time, how many rows there are and their partial
+aggregates (Definition 3 of the paper on aggregation join queries). It is updated incrementally: an
+epoch appends the partials of its own rows, the window increment, and files whose panes have left
+every window are dropped, the decrement of Definition 4 for windows that are made of panes.
+
+A row is a group of one. So an input that is *not* aggregated early is the same arrangement with a
+row for each row, and which of the two an epoch appends makes no difference to who reads them. The
+choice may change between any two epochs, and nothing has to be migrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headrace.engine.arrangements import StateFile
+from headrace.engine.epoch import Epoch
+from headrace.engine.operators.base import Operator, Step, Store
+from headrace.engine.operators.counting import GREATEST
+from headrace.engine.operators.old_and_new import old_and_new
+from headrace.engine.operators.pane_store import ROWS, PaneStore
+from headrace.engine.operators.row_store import Lateness
+from headrace.engine.operators.stateless import static_rows
+from headrace.engine.partials import Partial, state_of_row
+from headrace.engine.relations import (
+    Relation,
+    Sql,
+    call,
+    column,
+    keep,
+    millis,
+    number,
+    select,
+    sql_of,
+)
+from headrace.engine.writes import Kept, Steps
+from headrace.plan.expressions import Expr
+from headrace.plan.nodes import Node, Table
+from headrace.plan.types import BIGINT, Field, Schema
+
+LATE = "__late"
+
+
+@dataclass
+class AggregationSet(PaneStore):
+    """The set of a stream. Its rows are aggregated in an epoch where one of its users wants it."""
+
+    lateness: Lateness | None = None
+    wishes: list[Callable[[Epoch], bool]] = field(default_factory=list)
+    #: Key columns by which it is joined; their values are counted now and then.
+    joined_by: set[str] = field(default_factory=set)
+
+    @property
+    def identity(self) -> str:
+        return self.name
+
+    def _aggregated(
+        self, epoch: Epoch, rows: Relation, groups: dict[str, Sql], counting: bool
+    ) -> tuple[exp.Select, dict[str, Sql]]:
+        late = self._late(epoch)
+        if self._early(epoch):
+            query, watched = super()._aggregated(epoch, rows, groups | late, counting)
+            return query, watched | late
+        counted: dict[str, Sql] = {ROWS: number(1)}
+        if counting:
+            counted[GREATEST] = millis(column(self.time.name))
+        states = {p.name: state_of_row(p) for p in self.ordered()}
+        return select(rows.query, {**groups, **late, **counted, **states}), counted | late
+
+    def _early(self, epoch: Epoch) -> bool:
+        return any(wish(epoch) for wish in self.wishes)
+
+    def _late(self, epoch: Epoch) -> dict[str, Sql]:
+        """Whether a row comes too late for the join, where there is a watermark to tell."""
+        rule = self.lateness
+        watermark = None if rule is None else epoch.before(rule.streams)
+        if rule is None or watermark is None:
+            return {}
+        on_time = rule.condition(column(self.time.name), watermark)
+        return {LATE: exp.Not(this=exp.paren(on_time))}
+
+    def _kept(self, epoch: Epoch, kept: Kept | None) -> Kept | None:
+        if not self._late(epoch):
+            return kept
+        on_time = exp.Not(this=column(LATE))
+        condition = on_time if kept is None else exp.and_(kept.condition, on_time, copy=False)
+        return Kept(condition, self.schema.names)
+
+    def _watched(self, epoch: Epoch) -> dict[str, Sql]:
+        watched: dict[str, Sql] = {}
+        if self.lateness is not None and self._late(epoch):
+            late = exp.Case(ifs=[exp.If(this=column(LATE), true=column(ROWS))])
+            watched[self.lateness.flag] = call("sum", late)
+        if epoch.counts_keys:
+            for name in sorted(self.joined_by):
+                watched[f"keys {name}"] = call("approx_count_distinct", column(name))
+        return watched
+
+    def _note(self, epoch: Epoch, seen: dict[str, object]) -> None:
+        for name in sorted(self.joined_by):
+            keys = seen.pop(f"keys {name}", None)
+            if keys is not None:
+                epoch.joins.counted(self.name, name, float(str(keys)))
+
+    def _note_load(self, epoch: Epoch, rows: int) -> None:
+        # Rows that were not grouped do not tell how many groups they would have made.
+        if self._early(epoch):
+            super()._note_load(epoch, rows)
+
+    def late_counters(self) -> list[str]:
+        return [*super().late_counters(), *([self.lateness.flag] if self.lateness else [])]
+
+    def step(self) -> Step:
+        keys = ", ".join(map(str, self.keys)) or "(all rows)"
+        return Step(
+            f"update aggregation set {self.name}",
+            (f"group by {keys}, {self.panes.text}", f"partials: {len(self.partials)}"),
+        )
+
+
+@dataclass
+class TableSet(Store):
+    """The set of a static table: computed once in the life of a race, and fixed."""
+
+    name: str
+    node: Node
+    keys: tuple[Expr, ...]
+    partials: dict[str, Partial] = field(default_factory=dict)
+    wishes: list[Callable[[Epoch], bool]] = field(default_factory=list)
+
+    @property
+    def key_names(self) -> list[str]:
+        return [f"__key{index}" for index in range(len(self.keys))]
+
+    @property
+    def schema(self) -> Schema:
+        fields = [Field(n, k.type) for n, k in zip(self.key_names, self.keys, strict=True)]
+        partials = [self.partials[name] for name in sorted(self.partials)]
+        return Schema((*fields, Field(ROWS, BIGINT), *(p.field for p in partials)))
+
+    @property
+    def immediate(self) -> bool:
+        return True
+
+    def inputs(self) -> tuple[Operator, ...]:
+        return ()
+
+    def advance(self, epoch: Epoch) -> Steps[None]:
+        arrangement = epoch.state.arrangement(self.name)
+        if epoch.early.tables.get(self.name) == _paths(arrangement.files):
+            return
+        self._forget(epoch, arrangement.files)
+        partials = [self.partials[name] for name in sorted(self.partials)]
+        groups = {n: sql_of(k) for n, k in zip(self.key_names, self.keys, strict=True)}
+        rows = static_rows(self.node)
+        if any(wish(epoch) for wish in self.wishes):
+            positions = [exp.Literal.number(i + 1) for i in range(len(groups))]
+            states = {ROWS: exp.Count(this=exp.Star()), **{p.name: p.update for p in partials}}
+            query = select(rows.query, {**groups, **states}, group_by=positions)
+            if not groups:
+                query = select(query, None, [column(ROWS) > exp.Literal.number(0)])
+        else:
+            alone = {ROWS: number(1), **{p.name: state_of_row(p) for p in partials}}
+            query = select(rows.query, {**groups, **alone})
+        seen = yield from epoch.append(
+            self.name,
+            Relation(query, self.schema),
+            first=call("min", exp.Cast(this=exp.Null(), to=exp.DataType.build("bigint"))),
+            last=call("max", exp.Cast(this=exp.Null(), to=exp.DataType.build("bigint"))),
+            watch={ROWS: call("sum", column(ROWS))},
+            split_by=tuple(self.key_names),
+        )
+        epoch.early.table_rows[self.name] = int(seen[ROWS] or 0)
+        epoch.early.tables[self.name] = _paths(arrangement.files)
+
+    def rows(self, epoch: Epoch) -> exp.Query | None:
+        """All of it; None where the table is empty."""
+        old, new = epoch.old(self.name, self.schema), epoch.new(self.name, self.schema)
+        return old_and_new(old, new, mark=False)
+
+    def _forget(self, epoch: Epoch, files: list[StateFile]) -> None:
+        """What an earlier run knew of the table counts no more."""
+        epoch.state.garbage += [(epoch.number, file.path) for file in files]
+        epoch.state.arrangement(self.name).replace(files, [])
+
+    def horizon(self, epoch: Epoch) -> int | None:
+        return None
+
+    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+        return Relation(select(rows.query, keep(self.schema.names)), self.schema)
+
+    def step(self) -> Step:
+        keys = ", ".join(map(str, self.keys)) or "(all rows)"
+        names = ", ".join(sorted(n.table for n in self.node.walk() if isinstance(n, Table)))
+        return Step(f"aggregation set of table {names}, once", (f"group by {keys}",))
+
+
+def _paths(files: list[StateFile]) -> list[str]:
+    return [file.path for file in files if file.rows]
