@@ -25,6 +25,8 @@ from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.bench.factor_windows import ALTERNATIVES
 from headrace.bench.harness import SCALES, Case, Setup, difference_between
 from headrace.bench.soak import growth
+from headrace.cost.early_aggregation import Tuning
+from headrace.engine.calibration import calibrated
 
 pytestmark = pytest.mark.spark
 
@@ -138,6 +140,34 @@ def test_join_order_runs(spark: SparkSession, tmp_path: Path) -> None:
     assert rates["notes"]["rates"] == {"a": 1, "b": 20, "c": 79}
     assert report["summary"]["planning eight streams, seconds"] < 1
     assert done == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_early_aggregation_runs(spark: SparkSession, tmp_path: Path) -> None:
+    report, done = run_tiny("early-aggregation", spark, tmp_path)
+    cases = {case["case"]: case for case in report["cases"]}
+    assert done == pytest.approx(1.0)
+    two = next(case for name, case in cases.items() if name.startswith("two-way"))
+    three = next(case for name, case in cases.items() if name.startswith("three-way"))
+    assert set(two["seconds"]) == {"LAP", "EAP10", "EAP01", "EAP11"}
+    assert len(three["seconds"]) == 8
+    assert two["notes"]["predicted"] in two["seconds"]
+    assert set(two["notes"]["costs"]) == set(two["seconds"])
+    assert "series" in two["notes"]
+    assert {"late", "chosen"} == set(cases["default/two-way/2,000 rows"]["seconds"])
+    assert {"native", "chosen"} == set(cases["native/three-way/2,000 rows"]["seconds"])
+
+
+@pytest.mark.slow
+def test_calibrate_runs(spark: SparkSession, tmp_path: Path) -> None:
+    report, _ = run_tiny("calibrate", spark, tmp_path)
+    (case,) = report["cases"]
+    assert len(case["seconds"]) == 4
+    measured = calibrated(Path(case["notes"]["file"]))
+    assert measured != Tuning()
+    # Of another machine nothing is known.
+    Path(case["notes"]["file"]).write_text("{}")
+    assert calibrated(Path(case["notes"]["file"])) == Tuning()
 
 
 @pytest.mark.slow

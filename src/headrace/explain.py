@@ -16,6 +16,7 @@ from headrace.cost.rows import flow_cost, row_flow
 from headrace.errors import QueryError
 from headrace.optimizer.advice import advise
 from headrace.optimizer.driver import Optimized
+from headrace.optimizer.early.describe import DescribedEarly, LateAggregate, aggregate_text
 from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, hourly_cost
 from headrace.optimizer.windows.describe import DescribedWindows
 from headrace.plan.dot import plan_dot
@@ -59,6 +60,8 @@ class Explanation:
     windows: Sequence[DescribedWindows] = ()
     #: Joins of streams, with the orders that they could have.
     joins: Sequence[DescribedJoin | FixedJoin] = ()
+    #: Aggregates over joins, with the inputs that could be aggregated before.
+    early: Sequence[DescribedEarly | LateAggregate] = ()
     #: Who runs what is written in an epoch, and why.
     executors: Sequence[str] = ()
     #: What the engine advises, besides what the plan and the statistics show.
@@ -73,6 +76,7 @@ def explain(query: Explanation, mode: str = "simple") -> str:
                 _plan_section(query),
                 _windows_section(query),
                 _joins_section(query),
+                _early_section(query),
                 _steps_section(query),
                 _executors_section(query),
             )
@@ -83,6 +87,7 @@ def explain(query: Explanation, mode: str = "simple") -> str:
                 _plan_section(query),
                 _windows_section(query),
                 _joins_section(query),
+                _early_section(query),
                 _steps_section(query),
                 _executors_section(query),
                 _alternatives_section(query),
@@ -93,6 +98,7 @@ def explain(query: Explanation, mode: str = "simple") -> str:
                 _cost_section(query),
                 _windows_section(query),
                 _joins_section(query),
+                _early_section(query),
                 _alternatives_section(query),
                 _advice_section(query),
             )
@@ -135,6 +141,13 @@ def _joins_section(query: Explanation) -> str:
     if not query.joins:
         return ""
     return _section("Joins", "\n".join(join.text for join in query.joins))
+
+
+def _early_section(query: Explanation) -> str:
+    """Which inputs of joins are aggregated before them, what that costs, and why not others."""
+    if not query.early:
+        return ""
+    return _section("Early aggregation", "\n".join(part.text for part in query.early))
 
 
 def _steps_section(query: Explanation) -> str:
@@ -239,6 +252,7 @@ def _as_json(query: Explanation) -> dict[str, Any]:
             for windows in query.windows
         ],
         "joins": [_join_json(join) for join in query.joins],
+        "early": [_early_json(part) for part in query.early],
         "steps": [step.describe() for step in query.steps],
         "rows_per_second": [
             {
@@ -282,6 +296,21 @@ def _join_json(join: DescribedJoin | FixedJoin) -> dict[str, Any]:
             {"order": order_text(order, join.names), "reason": reason}
             for order, reason in join.refused
         ],
+    }
+
+
+def _early_json(part: DescribedEarly | LateAggregate) -> dict[str, Any]:
+    if isinstance(part, LateAggregate):
+        return {"aggregate": aggregate_text(part.node), "late": part.reason}
+    return {
+        "aggregate": aggregate_text(part.shape.node),
+        "inputs": list(part.shape.names),
+        "early": part.name(part.chosen),
+        "plans": [
+            {"early": part.name(choice), "cost": _cost_json(part.cost(choice))}
+            for choice in part.plans
+        ],
+        "declined": {part.shape.names[i]: reason for i, reason in part.shape.declined.items()},
     }
 
 

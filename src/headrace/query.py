@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from headrace.cost.early_aggregation import plan_name
 from headrace.cost.rows import flow_cost
 from headrace.engine.check import check_expressions
 from headrace.engine.layouts import forced_sharings
@@ -17,6 +18,8 @@ from headrace.engine.race import Race
 from headrace.errors import HeadraceError, QueryError
 from headrace.explain import Alternative, Explanation, explain
 from headrace.optimizer import Optimized, optimize
+from headrace.optimizer.early.describe import DescribedEarly
+from headrace.optimizer.early.shape import with_early
 from headrace.optimizer.joins.describe import (
     DescribedJoin,
     fixed_joins,
@@ -42,6 +45,11 @@ def _order_reason(order: JoinOrder) -> str:
 
 
 _unnamed = itertools.count(1)
+
+
+def _as_sink(plan: Node) -> Sink:
+    """A plan as the query that would run."""
+    return Sink(plan, "query", "results", _natural_mode(plan))
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,7 @@ class Query:
     def explanation(self, mode: str = "simple") -> str:
         """What :meth:`explain` prints."""
         optimized = self.optimized
-        sink = Sink(optimized.plan, "query", "results", _natural_mode(optimized.plan))
+        sink = _as_sink(optimized.plan)
         steps: list[Any] = self._race.explain_steps(sink)
         ranked = [entry.info for entry in self.alternatives()]
         described = Explanation(
@@ -106,6 +114,7 @@ class Query:
             self._statistics(),
             self._race.explain_windows(sink),
             self._race.explain_joins(optimized.plan),
+            self._race.explain_early(sink),
             self._race.explain_executors(sink),
         )
         return explain(described, mode)
@@ -152,7 +161,40 @@ class Query:
                         _order_reason(order),
                     )
                     found.setdefault(plan, RankedPlan(info, plan))
+        for early in self._race.explain_early(_as_sink(full.plan)):
+            if isinstance(early, DescribedEarly) and not early.forced:
+                for choice in early.plans:
+                    names = early.name(choice) if choice else "none"
+                    plan = with_early(full.plan, early.shape.node, names)
+                    info = Alternative(
+                        f"aggregated early: {early.name(choice)}",
+                        early.cost(choice),
+                        "early_aggregation",
+                        plan == optimized.plan or (choice == early.chosen and not self._forced),
+                        f"{plan_name(choice, len(early.shape.names))} of the paper",
+                    )
+                    found.setdefault(plan, RankedPlan(info, plan))
         return list(found.values())
+
+    def aggregated_early(self, *inputs: str) -> Query:
+        """The same query with just these inputs of its join aggregated before the join, by their
+        aliases; without any it is aggregated after it. What cannot be is refused, with the reason.
+        """
+        plan = self.optimized.plan
+        for early in self._race.explain_early(_as_sink(plan)):
+            if isinstance(early, DescribedEarly):
+                forced = with_early(plan, early.shape.node, ", ".join(inputs) or "none")
+                query = Query(self._race, self._statistics, self.plan, forced)
+                self._race.explain_early(_as_sink(forced))
+                return query
+            raise QueryError(
+                f"the query cannot be aggregated early: {early.reason}",
+                condition="INVALID_EARLY_AGGREGATION",
+            )
+        raise QueryError(
+            "the query cannot be aggregated early: it has no aggregate over a join",
+            condition="INVALID_EARLY_AGGREGATION",
+        )
 
     def in_order(self, *order: object) -> Query:
         """The same query with its joins in this order, given by the aliases of their inputs.

@@ -10,6 +10,8 @@ middle, goes on with the other executor, and merges its files early.
 
 from __future__ import annotations
 
+import datetime
+import math
 import random
 import sys
 import time
@@ -21,12 +23,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.cost.early_aggregation import choices
+from headrace.engine.epoch import Epoch
 from headrace.engine.executor import Executor
+from headrace.engine.operators.aggregation_set import TableSet
+from headrace.engine.operators.trailing_set import TrailingSet
 from headrace.optimizer import optimize
 from headrace.optimizer.early.shape import AggregationJoin, aggregation_join
-from headrace.plan.nodes import Aggregate, Node, OutputMode, Source
+from headrace.plan.nodes import Aggregate, Node, OutputMode, Source, Table
+from headrace.plan.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Schema
+from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
 from tests.support.engine import FORCED_EXECUTOR, run_engine, tiny_executor
+from tests.support.oracle import run_epochs
 from tests.support.queries import Case, random_case, random_query
 from tests.support.streams import dense_habits, random_epochs
 
@@ -130,6 +138,134 @@ def test_most_queries_have_plans_to_compare() -> None:
     early = [case for case in cases if shape_of(optimize(case.plan).plan) is not None]
     assert len(early) >= 0.8 * len(cases)
     assert sum(1 for case in early[:40] if any(case.expected())) >= 24
+
+
+def test_the_choice_may_change_in_every_epoch(
+    executors: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another subset of the inputs in each epoch, and the oracle's rows all the same."""
+    taken: set[tuple[int, frozenset[int]]] = set()
+
+    def another(shape: AggregationJoin, identity: str, epoch: int, *_: object) -> frozenset[int]:
+        subsets = list(choices(shape.eligible))
+        chosen = subsets[(epoch * 5 + len(subsets) // 2) % len(subsets)]
+        taken.add((epoch, chosen))
+        return chosen
+
+    monkeypatch.setattr("headrace.engine.operators.early_choice.choose", another)
+    for seed in (1, 2, 16, 23):
+        for case in cases_of(seed)[:2]:
+            plans = {"auto": (optimize(case.plan).plan, case.query.mode)}
+            folder = tmp_path / f"{seed}-{case.query.sql.__hash__()}"
+            run = run_engine(executors[0][0], plans, case.catalog, case.epochs, case.tables, folder)
+            for actual, wanted in zip(run.rows["auto"], case.expected(), strict=True):
+                assert_same_rows(actual, wanted, context=str(case))
+    assert len({chosen for _, chosen in taken}) > 2
+
+
+def sources(**columns: str) -> dict[str, Source | Table]:
+    kinds = {"bigint": BIGINT, "double": DOUBLE, "timestamp": TIMESTAMP}
+    fields = [(name, kinds[kind]) for name, kind in columns.items()]
+    return {name: Source(name, Schema.of(fields), "ts") for name in "ab"}
+
+
+def at(second: float) -> datetime.datetime:
+    return datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC) + datetime.timedelta(
+        seconds=second
+    )
+
+
+def test_extremes_are_computed_again_only_when_they_leave(
+    executors: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Definition 4: a row that leaves is no reason to look again unless it was the least."""
+    again: list[int] = []
+    compute = TrailingSet._again
+
+    def counted(self: TrailingSet, epoch: Epoch, rows: object) -> object:
+        again.append(epoch.number)
+        return compute(self, epoch, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TrailingSet, "_again", counted)
+    catalog = sources(k="bigint", v="bigint", ts="timestamp")
+    sql = (
+        "SELECT window, min(a.v) AS least, count(*) AS n FROM a JOIN b ON a.k = b.k "
+        "GROUP BY trailing(a.ts, '10 seconds'), landmark(b.ts)"
+    )
+    plan = optimize(plan_query(sql, catalog).plan).plan
+
+    def row(value: int, second: float) -> dict[str, object]:
+        return {"k": 1, "v": value, "ts": at(second)}
+
+    # 9 leaves in the third epoch and is not the least; 2 leaves in the fourth, and it was.
+    values = [[(9, 0), (2, 4)], [(5, 9)], [(7, 12)], [(8, 16)]]
+    epochs = [{"a": [row(v, s) for v, s in some], "b": [row(0, some[-1][1])]} for some in values]
+    run = run_engine(
+        executors[0][0], {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path
+    )
+    assert [[r[1] for r in rows] for rows in run.rows["q"]] == [[9], [2], [2], [5]]
+    assert again == [4]
+    for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
+        assert_same_rows(actual, wanted)
+
+
+def test_infinity_leaves_a_trailing_sum(executors: list[Pair], tmp_path: Path) -> None:
+    catalog = sources(k="bigint", v="double", ts="timestamp")
+    sql = (
+        "SELECT window, sum(a.v) AS total FROM a JOIN b ON a.k = b.k "
+        "GROUP BY trailing(a.ts, '10 seconds'), trailing(b.ts, '100 seconds')"
+    )
+    plan = optimize(plan_query(sql, catalog).plan).plan
+    values = [[(float("inf"), 0), (0.1, 5)], [(0.2, 8)], [(0.3, 14)], [(0.4, 21)]]
+    epochs = [
+        {
+            "a": [{"k": 1, "v": v, "ts": at(s)} for v, s in some],
+            "b": [{"k": 1, "v": 0.0, "ts": at(some[-1][1])}],
+        }
+        for some in values
+    ]
+    run = run_engine(
+        executors[0][0], {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path
+    )
+    for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
+        assert_same_rows(actual, wanted)
+    totals = [r[1] for rows in run.rows["q"] for r in rows]
+    assert any(math.isinf(total) for total in totals)
+    assert math.isfinite(totals[-1])
+
+
+def test_the_set_of_a_table_is_computed_once_in_a_run(
+    executors: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    compute = TableSet._forget
+
+    def counted(self: TableSet, epoch: Epoch, files: object) -> None:
+        written.append(epoch.number)
+        compute(self, epoch, files)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TableSet, "_forget", counted)
+    catalog = sources(k="bigint", v="bigint", ts="timestamp")
+    catalog["items"] = Table("items", Schema.of([("k", BIGINT), ("label", STRING)]))
+    sql = (
+        "SELECT i.label, window, sum(a.v) AS v FROM a JOIN items i ON a.k = i.k "
+        "GROUP BY i.label, window(a.ts, '5 seconds')"
+    )
+    plan = optimize(plan_query(sql, catalog).plan).plan
+    tables = {"items": [{"k": 1, "label": "x"}, {"k": 1, "label": "y"}, {"k": 2, "label": "x"}]}
+    epochs = [{"a": [{"k": n % 3, "v": n, "ts": at(4 * n)}]} for n in range(5)]
+    run = run_engine(
+        executors[0][0],
+        {"q": (plan, OutputMode.APPEND)},
+        catalog,
+        epochs,
+        tables,
+        tmp_path,
+        restart_after=frozenset({2}),
+    )
+    assert written == [1, 4]
+    for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs, tables), strict=True):
+        assert_same_rows(actual, wanted)
 
 
 if __name__ == "__main__":

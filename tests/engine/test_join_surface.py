@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from headrace import Headrace
 from headrace.engine.join_orders import JoinPolicy
 from headrace.errors import HeadraceError, QueryError
+from headrace.optimizer import optimize
 from headrace.plan.join_graph import topmost_joins
 from headrace.plan.nodes import OutputMode
 from headrace.sql import plan_query
@@ -191,11 +192,12 @@ def changes_of_order(spark: SparkSession, folder: Path, least_gain: float) -> li
     ]
     run = run_engine(
         tiny_executor(spark),
-        {"q": (plan, OutputMode.APPEND)},
+        {"q": (optimize(plan, frozenset({"early_aggregation"})).plan, OutputMode.APPEND)},
         CATALOG,
         epochs,
         {"items": []},
         folder,
+        as_given=frozenset({"q"}),
         plans=(WindowPlan(joins=JoinPolicy(passes="whole", least_gain=least_gain)),),
     )
     for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):

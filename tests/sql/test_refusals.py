@@ -56,6 +56,19 @@ EXAMPLES = [
         "by its alias",
     ),
     Example(
+        "INVALID_EARLY_AGGREGATION",
+        f"SELECT ▸/*+ EARLY_AGGREGATION(a, x) */ count(*) {JOINED} AND {WINDOWED} "
+        "GROUP BY window(b.ts, '1 hour')",
+        "a, x",
+        "by their aliases",
+    ),
+    Example(
+        "NOTHING_AGGREGATED",
+        "SELECT ▸/*+ LATE_AGGREGATION */ price FROM bids",
+        "has none",
+        "GROUP BY",
+    ),
+    Example(
         "FIXED_JOIN_ORDER",
         "SELECT ▸/*+ JOIN_ORDER(a, b) */ price FROM bids b JOIN auctions a ON b.auction = a.id AND "
         "session_window(a.ts, '5 minutes') = session_window(b.ts, '5 minutes')",
@@ -225,6 +238,26 @@ EXAMPLES = [
         _grouped("1", "window(ts, '1 hour'), ▸window(ts, '2 hours')"),
         "2 windows",
         "windows(window(",
+    ),
+    Example(
+        "SEVERAL_WINDOWS",
+        f"SELECT 1 {JOINED} GROUP BY trailing(b.ts, '1 hour'), ▸trailing(b.ts, '2 hours'), "
+        "trailing(a.ts, '1 hour')",
+        "same stream",
+        "of each of its streams",
+    ),
+    Example(
+        "SEVERAL_WINDOWS",
+        f"SELECT 1 {JOINED} GROUP BY landmark(a.ts), ▸landmark(b.ts)",
+        "2 windows",
+        "of each of its streams",
+    ),
+    Example(
+        "INPUT_WITHOUT_WINDOW",
+        f"SELECT 1 {JOINED} JOIN clicks c ON c.auction = a.id "
+        "GROUP BY ▸trailing(b.ts, '1 hour'), landmark(a.ts)",
+        "c has none",
+        "landmark(c.",
     ),
     Example(
         "INVALID_WINDOWS",

@@ -51,6 +51,16 @@ BENCHES: dict[str, Bench] = {
             "factor-windows", "headrace.bench.factor_windows", "many windows for the price of one"
         ),
         Bench("join-order", "headrace.bench.join_order", "window joins in the best order"),
+        Bench(
+            "early-aggregation",
+            "headrace.bench.early_aggregation",
+            "aggregates before joins, every plan measured and predicted",
+        ),
+        Bench(
+            "calibrate",
+            "headrace.bench.calibrate",
+            "what rows cost on this machine, for the model of early aggregation",
+        ),
         Bench("executors", "headrace.bench.executors", "Spark's operators, and DuckDB in tasks"),
         Bench("soak", "headrace.bench.soak", "memory over minutes of a live stream"),
     )

@@ -71,7 +71,7 @@ def compile_sets(
         )
     # A query whose inputs have windows of their own is computed so even where nothing is
     # aggregated early.
-    forced = forced_inputs(shape) if node.early else frozenset[int]()
+    forced = forced_inputs(shape) if node.early not in ("", "late") else frozenset[int]()
     return _SetCompiler(compilation, shape, streams, lag, forced).operator()
 
 

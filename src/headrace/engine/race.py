@@ -14,9 +14,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.engine.calibration import calibrated
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
 from headrace.engine.compile import compile_queries
 from headrace.engine.coordinator import Coordinator
+from headrace.engine.early_choices import describe_early
+from headrace.engine.early_plans import EarlyMemory, EarlyPolicy
 from headrace.engine.executor import Executor, ddl
 from headrace.engine.file_streams import is_file_stream
 from headrace.engine.files import Files, plain_path
@@ -25,7 +28,7 @@ from headrace.engine.ingest import Trigger
 from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.engine.operators.stateless import table_view
-from headrace.engine.physical import LiveQuery
+from headrace.engine.physical import LiveQuery, Physical
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
 from headrace.engine.runner import EpochReport, EpochRunner, Running, is_time_to_plan
@@ -35,6 +38,7 @@ from headrace.engine.sinks.results import newest, results_arrangement, stored_sc
 from headrace.engine.warm_up import warm_up_below
 from headrace.errors import CheckpointError, QueryError, StreamError
 from headrace.optimizer import JOIN_RULES
+from headrace.optimizer.early.describe import DescribedEarly, LateAggregate
 from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, describe_joins
 from headrace.optimizer.windows.describe import DescribedWindows
 from headrace.optimizer.windows.layout import CostModel, Sharing
@@ -179,6 +183,7 @@ class Race:
             self._layout_policy,
             self.settings.window_closing,
             self.join_policy,
+            self.early_policy,
         )
         self._runner.use({name: self._enrol(entry, state) for name, entry in live.items()})
         self._coordinator = Coordinator(
@@ -294,6 +299,10 @@ class Race:
         )
 
     @property
+    def early_policy(self) -> EarlyPolicy:
+        return EarlyPolicy(calibrated(), self.settings.least_gain)
+
+    @property
     def join_memory(self) -> JoinMemory:
         """What was learnt of joins while they ran."""
         return JoinMemory() if self._runner is None else self._runner.joins
@@ -381,20 +390,30 @@ class Race:
         return self._coordinator.progress_of(name) if self._coordinator is not None else []
 
     def explain_steps(self, sink: Sink) -> list[object]:
-        panes = self._panes_with(sink)
-        physical = compile_queries(
-            [LiveQuery(sink, None)], panes, self.settings.window_closing, self.join_policy
-        )
-        return list(physical.steps(sink.name))
+        return list(self._compiled(sink).steps(sink.name))
 
-    def explain_executors(self, sink: Sink) -> list[str]:
-        """Who runs each step that writes something, and why."""
-        physical = compile_queries(
+    def _compiled(self, sink: Sink) -> Physical:
+        """The operators that a query would have, beside those that run already."""
+        return compile_queries(
             [LiveQuery(sink, None)],
             self._panes_with(sink),
             self.settings.window_closing,
             self.join_policy,
+            self.early_policy,
         )
+
+    def explain_early(self, sink: Sink) -> list[DescribedEarly | LateAggregate]:
+        """The aggregates over joins, and which of their inputs are aggregated before."""
+        physical = self._compiled(sink)
+        if self._runner is None:
+            known = EarlyMemory(), JoinMemory(), Committed(epoch=0)
+        else:
+            known = self._runner.early, self._runner.joins, self._runner.state
+        return describe_early(sink.input, physical, *known)
+
+    def explain_executors(self, sink: Sink) -> list[str]:
+        """Who runs each step that writes something, and why."""
+        physical = self._compiled(sink)
         tasks_read = {
             name: name in self.streams and is_file_stream(self.streams[name].frame)
             for name in physical.sources

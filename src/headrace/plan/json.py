@@ -118,7 +118,7 @@ def _without_choices(node: Node) -> Node:
     if isinstance(node, Join) and node.order is not None:
         return replace(node, order=None)
     if isinstance(node, Aggregate) and node.early:
-        return replace(node, early="auto")
+        return replace(node, early="" if node.early == "late" else "auto")
     return node
 
 

@@ -162,8 +162,8 @@ class Aggregate(Node):
     an event-time column, or for a Given window the window column itself. ``sharing`` forces how
     its windows share work ('none', 'windows' or 'factors'); empty leaves that to the planner.
     ``early`` says that it is computed from sets that are aggregated below its joins: of the inputs
-    that the planner chooses ('auto'), or of those named ('a, b', or 'none'). ``also`` are windows
-    of the other inputs of the join below it, where each input has its own.
+    that the planner chooses ('auto'), or of those named ('a, b', or 'none'); 'late' forbids it.
+    ``also`` are windows of the other inputs of the join below it, where each input has its own.
     """
 
     input: Node

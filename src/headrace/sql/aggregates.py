@@ -155,10 +155,11 @@ def _windows_of_inputs(
     """A window for each stream of a join, all of them up to the watermark."""
     found: dict[str, tuple[Column, Window]] = {}
     streams = input_times(relation.node)
+    moving = all(isinstance(call.windows[0], Trailing | Landmark) for _, call in calls)
+    if streams is None or not moving:
+        refuse("SEVERAL_WINDOWS", calls[1][0], count=len(calls))
     for node, call in calls:
-        (window, *others) = call.windows
-        if streams is None or others or not isinstance(window, Trailing | Landmark):
-            refuse("SEVERAL_WINDOWS", node, count=len(calls))
+        (window,) = call.windows
         owner = next((s for s, times in streams.items() if _name_of(call.time) in times), None)
         if owner is None or not isinstance(call.time, Column):
             refuse(
@@ -171,7 +172,7 @@ def _windows_of_inputs(
         if owner in found:
             refuse("SEVERAL_WINDOWS", node, count="a second window of the same stream")
         found[owner] = call.time, window
-    for owner, times in (streams or {}).items():
+    for owner, times in streams.items():
         if owner not in found:
             refuse("INPUT_WITHOUT_WINDOW", calls[0][0], input=owner, time=sorted(times)[0])
     trailing = [part for part in found.values() if isinstance(part[1], Trailing)]

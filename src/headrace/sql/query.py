@@ -19,6 +19,7 @@ from headrace.plan.expressions import (
 from headrace.plan.join_graph import join_graph, left_deep, topmost_joins, with_order
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
+    Aggregate,
     Filter,
     Join,
     JoinKind,
@@ -44,7 +45,9 @@ Catalog = Mapping[str, Source | Table]
 
 @dataclass(frozen=True)
 class Hint:
-    """A hint of the text: ``JOIN_ORDER`` and the aliases in the order asked for."""
+    """A hint of the text: ``JOIN_ORDER`` and the aliases in the order asked for,
+    ``EARLY_AGGREGATION`` and those of the inputs to aggregate before the join, or
+    ``LATE_AGGREGATION``."""
 
     name: str
     arguments: tuple[str, ...]
@@ -111,15 +114,21 @@ class QueryBinder:
 
     def select(self, node: exp.Select) -> Node:
         self._refuse_modifiers(node)
-        order = self._read_hints(node)
+        hints = {hint.name: hint.arguments for hint in self._read_hints(node)}
         source = node.args.get("from_")
         if source is None:
             refuse("NO_STREAM", node, tables="constants")
         from_clause = self._from(node)
-        if order:
-            joined = _in_order(from_clause.node, order, node.args["hint"])
+        if "JOIN_ORDER" in hints:
+            joined = _in_order(from_clause.node, hints["JOIN_ORDER"], node.args["hint"])
             from_clause = replace(from_clause, node=joined)
-        return SelectBinder(self.expressions, node, from_clause).plan()
+        plan = SelectBinder(self.expressions, node, from_clause).plan()
+        if "LATE_AGGREGATION" in hints:
+            return _aggregated(plan, "late", node.args["hint"])
+        if "EARLY_AGGREGATION" in hints:
+            names = ", ".join(hints["EARLY_AGGREGATION"]) or "none"
+            return _aggregated(plan, names, node.args["hint"])
+        return plan
 
     def source(self, node: exp.Select) -> Node:
         """What a SELECT reads, with its WHERE and before its columns are chosen."""
@@ -151,29 +160,26 @@ class QueryBinder:
         time = found.time if isinstance(found, Source) else "ts"
         refuse("DISTINCT", node.args["distinct"], columns=columns, time=time)
 
-    def _read_hints(self, node: exp.Select) -> tuple[str, ...]:
-        """The order of joins that is asked for, if one is."""
+    def _read_hints(self, node: exp.Select) -> list[Hint]:
+        """What the hints of a SELECT ask for."""
         clause = node.args.get("hint")
-        order: tuple[str, ...] = ()
-        if clause is None:
-            return order
-        for hint in clause.expressions:
+        found: list[Hint] = []
+        for hint in clause.expressions if clause is not None else ():
             name = hint.name.upper() if isinstance(hint, exp.Expr) else str(hint)
-            if name != "JOIN_ORDER":
+            if name not in ("JOIN_ORDER", "EARLY_AGGREGATION", "LATE_AGGREGATION"):
                 refuse("UNKNOWN_HINT", clause, hint_name=name)
             given = tuple(argument.name for argument in hint.expressions)
             joined = [source.alias_or_name for source in _sources(node)]
-            if sorted(map(str.lower, given)) != sorted(map(str.lower, joined)):
-                refuse(
-                    "INVALID_JOIN_ORDER",
-                    clause,
-                    given=", ".join(given) or "nothing",
-                    joined=", ".join(joined),
-                )
+            wanted, all_joined = sorted(map(str.lower, given)), sorted(map(str.lower, joined))
+            texts = {"given": ", ".join(given) or "nothing", "joined": ", ".join(joined)}
+            if name == "JOIN_ORDER" and wanted != all_joined:
+                refuse("INVALID_JOIN_ORDER", clause, **texts)
+            if name == "EARLY_AGGREGATION" and not set(wanted) <= set(all_joined):
+                refuse("INVALID_EARLY_AGGREGATION", clause, **texts)
             by_name = {name.lower(): name for name in joined}
-            order = tuple(by_name[g.lower()] for g in given)
-            self.hints.append(Hint("JOIN_ORDER", order))
-        return order
+            found.append(Hint(name, tuple(by_name[g.lower()] for g in given)))
+        self.hints += found
+        return found
 
     # FROM
 
@@ -390,6 +396,17 @@ def require_stream(plan: Node, node: exp.Expr) -> None:
     if not plan.streams():
         tables = sorted({n.table for n in plan.walk() if isinstance(n, Table)})
         refuse("NO_STREAM", node, tables=", ".join(tables) or "nothing")
+
+
+def _aggregated(plan: Node, early: str, clause: exp.Expr) -> Node:
+    """The plan of a SELECT whose aggregate is computed as a hint asks for."""
+    match plan:
+        case Aggregate():
+            return replace(plan, early=early)
+        case Project() | Filter():
+            return plan.with_inputs((_aggregated(plan.input, early, clause),))
+        case _:
+            refuse("NOTHING_AGGREGATED", clause)
 
 
 def _in_order(joined: Node, names: tuple[str, ...], clause: exp.Expr) -> Node:

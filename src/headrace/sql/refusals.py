@@ -38,7 +38,21 @@ REFUSALS: tuple[Refusal, ...] = (
         "write a SELECT; register streams and tables with stream() and table(), and write results "
         "with writeStream",
     ),
-    Refusal("UNKNOWN_HINT", "unknown hint {hint_name}", "the only hint is JOIN_ORDER(a, b, …)"),
+    Refusal(
+        "UNKNOWN_HINT",
+        "unknown hint {hint_name}",
+        "the hints are JOIN_ORDER(a, b, …), EARLY_AGGREGATION(a, …) and LATE_AGGREGATION",
+    ),
+    Refusal(
+        "INVALID_EARLY_AGGREGATION",
+        "EARLY_AGGREGATION names {given}, but the query joins {joined}",
+        "name inputs of the join by their aliases; none of them is EARLY_AGGREGATION()",
+    ),
+    Refusal(
+        "NOTHING_AGGREGATED",
+        "the hint is about an aggregate, and the query has none",
+        "write the hint after the SELECT that has the GROUP BY, or leave it out",
+    ),
     Refusal(
         "INVALID_JOIN_ORDER",
         "JOIN_ORDER names {given}, but the query joins {joined}",

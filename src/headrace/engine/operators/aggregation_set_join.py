@@ -67,7 +67,7 @@ class AggregationSetJoin(Operator):
         self._mode = mode
         self._visible_from = visible_from
         self._closing = closing
-        self._choice = choice
+        self.choice = choice
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -172,7 +172,7 @@ class AggregationSetJoin(Operator):
             if last is not None:
                 where.append(column(PANE) <= number(last))
             stored = select(stored, None, where)
-        if index in self._choice.inputs(epoch):
+        if index in self.choice.inputs(epoch):
             stored = self._join.inputs[index].merged(stored, place, marked)
         return self._join.named(index, stored, place, column(NEW) if marked else None)
 
@@ -206,7 +206,7 @@ class AggregationSetJoin(Operator):
     def steps(self) -> tuple[Step, ...]:
         names = ", ".join(self.shape.names)
         when = "windows that changed" if self._mode is OutputMode.UPDATE else "windows that closed"
-        return (Step(f"join aggregation sets of {names} in {when}", (self._choice.text,)),)
+        return (Step(f"join aggregation sets of {names} in {when}", (self.choice.text,)),)
 
 
 def _ends_in(start: Sql, window: Hopping, ends: Ends) -> list[Sql]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from headrace.engine.early_plans import EarlyPolicy, SetLoads, choose, early_text
+from headrace.engine.checkpoint import Committed
+from headrace.engine.early_plans import EarlyMemory, EarlyPolicy, SetLoads, choose, early_text
 from headrace.engine.epoch import Epoch
+from headrace.engine.join_orders import JoinMemory
 from headrace.engine.operators.set_join import SetColumns
 from headrace.optimizer.early.shape import AggregationJoin
 from headrace.plan.json import plan_hash
@@ -28,7 +30,7 @@ class EarlyChoice:
     def inputs(self, epoch: Epoch) -> frozenset[int]:
         if self.forced is not None:
             return self.forced
-        loads = self.loads(epoch)
+        loads = self.known_loads(epoch.early, epoch.joins, epoch.state)
         return choose(self.shape, self.identity, epoch.number, loads, self.policy, epoch.early)
 
     def wants(self, index: int, epoch: Epoch) -> bool:
@@ -40,22 +42,24 @@ class EarlyChoice:
             return True
         return self.forced is None and epoch.counts_keys and index in self.shape.eligible
 
-    def loads(self, epoch: Epoch) -> SetLoads | None:
+    def known_loads(
+        self, early: EarlyMemory, joins: JoinMemory, state: Committed
+    ) -> SetLoads | None:
         """What is known of the sets, or None while something is missing."""
         sets, tables, keys = {}, {}, {}
         for index, source in enumerate(self.inputs_of_join):
             is_table = self.shape.is_table(index)
             if is_table:
-                rows = epoch.early.table_rows.get(source.store)
+                rows = early.table_rows.get(source.store)
                 if rows is None:
                     return None
-                tables[index] = float(rows), float(epoch.state.arrangement(source.store).rows)
-            elif source.store not in epoch.early.loads:
+                tables[index] = float(rows), float(state.arrangement(source.store).rows)
+            elif source.store not in early.loads:
                 return None
             else:
-                sets[index] = epoch.early.loads[source.store]
+                sets[index] = early.loads[source.store]
             for position, key in source.joined_by:
-                counted = epoch.joins.keys.get((source.store, key))
+                counted = joins.keys.get((source.store, key))
                 if counted is None and not is_table:
                     return None
                 keys[index, position] = tables[index][1] if counted is None else counted

@@ -39,7 +39,7 @@ class InputWindowsJoin(Operator):
         self._sources = sources
         self._streams = streams
         self._visible_from = visible_from
-        self._choice = choice
+        self.choice = choice
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -54,7 +54,7 @@ class InputWindowsJoin(Operator):
         begin = after - window.length
         if self._visible_from is not None and begin < self._visible_from:
             return None
-        early = self._choice.inputs(epoch)
+        early = self.choice.inputs(epoch)
         inputs: dict[int, exp.Select] = {}
         for index, store in enumerate(self._sets):
             if isinstance(store, TableSet):
@@ -72,4 +72,4 @@ class InputWindowsJoin(Operator):
 
     def steps(self) -> tuple[Step, ...]:
         names = ", ".join(self._join.shape.names)
-        return (Step(f"join aggregation sets of {names}", (self._choice.text,)),)
+        return (Step(f"join aggregation sets of {names}", (self.choice.text,)),)

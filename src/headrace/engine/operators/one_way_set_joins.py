@@ -40,7 +40,7 @@ class OneWaySetJoins(Operator):
         self._join = join
         self._sets = sets
         self._sources = sources
-        self._choice = choice
+        self.choice = choice
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -91,7 +91,7 @@ class OneWaySetJoins(Operator):
                 place = PANE if shape.graph.timed else None
             if rows is None:
                 return None
-            if index in self._choice.inputs(epoch) and not isinstance(store, TableSet):
+            if index in self.choice.inputs(epoch) and not isinstance(store, TableSet):
                 rows = self._join.inputs[index].merged(rows, place, marked=False)
             inputs[index] = self._join.named(index, rows, place, None)
         counts = [float(epoch.state.arrangement(store.name).rows) for store in self._sets]
@@ -102,4 +102,4 @@ class OneWaySetJoins(Operator):
 
     def steps(self) -> tuple[Step, ...]:
         names = ", ".join(self._join.shape.names)
-        return (Step(f"join new rows with aggregation sets of {names}", (self._choice.text,)),)
+        return (Step(f"join new rows with aggregation sets of {names}", (self.choice.text,)),)

@@ -237,6 +237,11 @@ def _time_columns(graph: JoinGraph, carried: _Carried, anchor: int) -> tuple[str
     return tuple(found)
 
 
+def with_early(plan: Node, aggregate: Aggregate, early: str) -> Node:
+    """The plan with the inputs named that an aggregate of it aggregates early."""
+    return plan.transform(lambda n: replace(aggregate, early=early) if n == aggregate else n)
+
+
 def forced_inputs(shape: AggregationJoin) -> frozenset[int] | None:
     """The inputs that a plan says are aggregated early; None leaves that to the planner."""
     wanted = shape.node.early

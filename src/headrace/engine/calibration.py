@@ -1,0 +1,49 @@
+"""The tuning parameters of the cost model as they were measured on a machine.
+
+``headrace bench calibrate`` writes them to a file, by the machine's name, and whoever plans reads
+those of the machine it runs on. Without a file the parameters of the machine that the documents
+quote are taken: only their ratios matter, and these differ little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import asdict
+from pathlib import Path
+
+from headrace.cost.early_aggregation import Tuning
+
+
+def calibration_file() -> Path:
+    """Where measured parameters are kept, for all of a user's projects."""
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "headrace" / "calibration.json"
+
+
+def machine_name() -> str:
+    return platform.node() or "this machine"
+
+
+def calibrated(file: Path | None = None) -> Tuning:
+    """The parameters of this machine, or the usual ones where they were never measured."""
+    place = file or calibration_file()
+    try:
+        known = json.loads(place.read_text(encoding="utf-8"))
+        return Tuning(**known[machine_name()])
+    except (OSError, ValueError, KeyError, TypeError):
+        return Tuning()
+
+
+def store_calibration(tuning: Tuning, file: Path | None = None) -> Path:
+    """Note this machine's parameters beside those of others."""
+    place = file or calibration_file()
+    try:
+        known = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    known[machine_name()] = asdict(tuning)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+    return place

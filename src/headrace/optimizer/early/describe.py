@@ -1,0 +1,128 @@
+"""What ``explain`` tells of an aggregate over joins: its sets, its plans, and why not others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.cost.cost import Cost, unknown_cost
+from headrace.cost.early_aggregation import MOST_LISTED, choices, plan_name
+from headrace.optimizer.early.sets import early_sets
+from headrace.optimizer.early.shape import AggregationJoin
+from headrace.plan.durations import format_duration
+from headrace.plan.expressions import Expr
+from headrace.plan.nodes import Aggregate, Join, Node
+from headrace.plan.text import windows_text
+from headrace.stats.figure import Estimated
+
+UNIT = "s per hour of the streams"
+
+
+@dataclass(frozen=True)
+class LateAggregate:
+    """An aggregate over a join that is computed after it, and why."""
+
+    node: Aggregate
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"{aggregate_text(self.node)}\n   after the join: {self.reason}"
+
+
+@dataclass(frozen=True)
+class DescribedEarly:
+    """An aggregate over sets: what is aggregated early, and what each choice would cost.
+
+    ``costs`` are seconds per millisecond of the streams' time; None while too little is known.
+    """
+
+    shape: AggregationJoin
+    chosen: frozenset[int]
+    forced: bool
+    costs: Mapping[frozenset[int], float] | None
+
+    def name(self, choice: frozenset[int]) -> str:
+        names = [self.shape.names[index] for index in sorted(choice)]
+        return ", ".join(names) or "nothing"
+
+    def cost(self, choice: frozenset[int]) -> Cost:
+        if self.costs is None or choice not in self.costs:
+            return unknown_cost(UNIT)
+        return Cost(Estimated(self.costs[choice] * 3_600_000), UNIT)
+
+    @property
+    def plans(self) -> list[frozenset[int]]:
+        """The choices, cheapest first where that is known; with many inputs those looked at."""
+        if self.costs is not None:
+            costs = self.costs
+            return sorted(costs, key=lambda choice: costs[choice])
+        if len(self.shape.eligible) > MOST_LISTED:
+            return [self.shape.eligible, frozenset()]
+        return list(choices(self.shape.eligible))[::-1]
+
+    @property
+    def text(self) -> str:
+        lines = [aggregate_text(self.shape.node)]
+        lines += [f"   {line}" for line in self._sets()]
+        if self.forced:
+            why = "as asked for"
+        elif self.costs is None:
+            why = "as long as nothing is known of the streams"
+        else:
+            why = f"{self.cost(self.chosen)}"
+        lines.append(f"   aggregated early: {self.name(self.chosen)}, {why}")
+        others = [choice for choice in self.plans if choice != self.chosen]
+        if others:
+            lines.append("   instead of")
+        for choice in others:
+            cost = self.cost(choice)
+            told = f"  {cost}" if cost.known else ""
+            name = plan_name(choice, len(self.shape.names))
+            lines.append(f"      {self.name(choice)} ({name}){told}")
+        for index, reason in self.shape.declined.items():
+            lines.append(f"   never {self.shape.names[index]}: {reason}")
+        return "\n".join(lines)
+
+    def _sets(self) -> list[str]:
+        lines = []
+        sets = early_sets(self.shape)
+        for index, early in enumerate(sets.inputs):
+            groups = ", ".join(str(group.expr) for group in early.groups) or "all rows"
+            computed: list[Expr] = [call for _, call in early.measures]
+            parts = [*map(str, computed), *(["count(*)"] if early.counts else [])]
+            pane = self.shape.panes[index]
+            if self.shape.input_windows is not None:
+                window = self.shape.input_windows[index]
+                where = f" in {getattr(window, 'name', window)}" if window is not None else ""
+            elif self.shape.is_table(index):
+                where = ", once"
+            elif pane is None:
+                where = ""
+            else:
+                where = f" in panes of {format_duration(pane.length)}"
+            what = ", ".join(parts) or "nothing but the groups"
+            lines.append(f"{self.shape.names[index]} by {groups}{where}: {what}")
+        return lines
+
+
+def aggregate_text(node: Aggregate) -> str:
+    """An aggregate in one line."""
+    calls = ", ".join(str(named.expr) for named in node.aggregates) or "groups"
+    keys = ", ".join(str(named.expr) for named in node.keys)
+    return f"{calls}{' by ' + keys if keys else ''} over {windows_text(node)}"
+
+
+def aggregates_over_joins(plan: Node) -> list[Aggregate]:
+    """The aggregates that early aggregation is about at all."""
+    found = []
+    for node in plan.walk():
+        if isinstance(node, Aggregate) and node not in found and _joins_below(node.input):
+            found.append(node)
+    return found
+
+
+def _joins_below(node: Node) -> bool:
+    if isinstance(node, Join):
+        return True
+    return not isinstance(node, Aggregate) and any(_joins_below(part) for part in node.inputs)

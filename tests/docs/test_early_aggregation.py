@@ -1,0 +1,93 @@
+"""docs/early-aggregation.md: what it shows of ``explain``, and the paper's two examples."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.engine.checkpoint import Committed
+from headrace.engine.compile import compile_queries
+from headrace.engine.early_choices import describe_early
+from headrace.engine.early_plans import EarlyMemory
+from headrace.engine.join_orders import JoinMemory
+from headrace.engine.physical import LiveQuery
+from headrace.optimizer import optimize
+from headrace.plan.nodes import OutputMode, Sink, Source
+from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
+from headrace.sql import plan_query
+from tests.docs.examples import (
+    Example,
+    document,
+    read_examples,
+    rows_text,
+    watermark_text,
+    write_examples,
+)
+from tests.docs.generated import check_parts
+from tests.support.oracle import run_epochs
+from tests.support.oracle_epochs import stream_watermarks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOCUMENT = document("early-aggregation.md")
+EXAMPLES = read_examples(DOCUMENT)
+
+
+def test_the_query_is_explained_as_shown(update_golden: bool) -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    sql = re.search(r"```sql\n(.*?)```", text, re.DOTALL)
+    assert sql
+    columns = {
+        "calls": (("area", STRING), ("tower", STRING), ("seconds", BIGINT), ("ts", TIMESTAMP)),
+        "towers": (("tower", STRING), ("ts", TIMESTAMP)),
+    }
+    catalog = {name: Source(name, Schema.of(fields), "ts") for name, fields in columns.items()}
+    plan = optimize(plan_query(sql[1], catalog).plan).plan
+    sink = Sink(plan, "q", "memory", OutputMode.APPEND)
+    physical = compile_queries([LiveQuery(sink, None)])
+    (early,) = describe_early(plan, physical, EarlyMemory(), JoinMemory(), Committed(epoch=0))
+    shown = f"```text\n== Early aggregation ==\n{early.text}\n```\n"
+    check_parts(DOCUMENT, {"explain": shown}, update_golden)
+
+
+def said_by_the_oracle(example: Example) -> list[dict[str, str]]:
+    out = run_epochs(example.plan, example.batches(), example.tables, example.mode)
+    marks = stream_watermarks(example.plan, example.batches())
+    said = []
+    for number, rows in enumerate(out):
+        known = {s: pairs[number][1] for s, pairs in sorted(marks.items())}
+        texts = (f"{s} {watermark_text(m // 1_000)}" for s, m in known.items() if m is not None)
+        said.append({"watermark": ", ".join(texts) or "none yet", "out": rows_text(rows)})
+    return said
+
+
+def test_the_examples_are_as_the_oracle_says(update_golden: bool) -> None:
+    said = [said_by_the_oracle(example) for example in EXAMPLES]
+    if update_golden:
+        blocks = [e.text(found) for e, found in zip(EXAMPLES, said, strict=True)]
+        write_examples(DOCUMENT, blocks)
+        return
+    assert said == [[dict(epoch.said) for epoch in example.epochs] for example in EXAMPLES]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"line {example.line}")
+def test_the_engine_agrees(example: Example, spark: SparkSession, tmp_path: Path) -> None:
+    from tests.support.engine import run_engine, tiny_executor
+
+    queries = {"q": (example.plan, example.mode)}
+    run = run_engine(
+        tiny_executor(spark), queries, example.catalog, example.batches(), example.tables, tmp_path
+    )
+    assert [rows_text(rows) for rows in run.rows["q"]] == [e.said["out"] for e in example.epochs]
+
+
+def test_both_examples_of_the_paper_are_there() -> None:
+    links, auctions = EXAMPLES
+    assert links.sql.count("trailing") == 2
+    assert "landmark(a.ts)" in auctions.sql
+    assert "person" in auctions.tables
