@@ -39,10 +39,13 @@ from tests.support.queries import Case, random_case, random_query
 from tests.support.streams import dense_habits, random_epochs
 
 QUERIES, PER_TEST, TOGETHER = 208, 16, 4
+#: Every so many-th group is cut into parts, and goes on with Spark's operators after its restart;
+#: the others stay whole and with tasks, which is much faster with so many small queries.
+CHANGES_EXECUTOR = 4
 EPOCHS = 3
 FORM = {"aggregation_join": 2.0, "moving_join": 1.0}
 
-Pair = tuple[Executor, Executor]
+Executors = tuple[Executor, Executor, Executor]
 
 
 def cases_of(seed: int) -> list[Case]:
@@ -73,17 +76,23 @@ def all_plans(plan: Node) -> dict[str, Node]:
     plans = {"auto": chosen, "late": optimize(plan, frozenset({"early_aggregation"})).plan}
     shape = shape_of(chosen)
     if shape is not None:
-        for choice in choices(shape.eligible):
+        for choice in choices(shape.eligible) if len(shape.eligible) < 4 else some_choices(shape):
             names = ", ".join(shape.names[index] for index in sorted(choice)) or "none"
             plans[names] = chosen.transform(lambda node, names=names: _forced(node, names))  # type: ignore[misc]
     return plans
+
+
+def some_choices(shape: AggregationJoin) -> list[frozenset[int]]:
+    """Eight of the sixteen choices of four inputs: none, all, and others."""
+    everything = list(choices(shape.eligible))
+    return [everything[0], *everything[1::3], everything[-1]]
 
 
 def _forced(node: Node, names: str) -> Node:
     return replace(node, early=names) if isinstance(node, Aggregate) and node.early else node
 
 
-def check(seed: int, executors: Pair, folder: Path) -> tuple[int, int]:
+def check(seed: int, executors: Executors, folder: Path) -> tuple[int, int]:
     """Run the queries of one seed; the numbers of rows that came out, and of plans."""
     cases = cases_of(seed)
     queries: dict[str, tuple[Node, OutputMode]] = {}
@@ -91,15 +100,17 @@ def check(seed: int, executors: Pair, folder: Path) -> tuple[int, int]:
         for count, plan in enumerate(all_plans(case.plan).values()):
             queries[f"q{number}-{count}"] = plan, case.query.mode
     first = cases[0]
+    cut, other, whole = executors
+    begun_on, then = (cut, other) if seed % CHANGES_EXECUTOR == 0 else (whole, whole)
     run = run_engine(
-        executors[0],
+        begun_on,
         queries,
         first.catalog,
         first.epochs,
         first.tables,
         folder,
         restart_after=frozenset({len(first.epochs) // 2}),
-        then=executors[1],
+        then=then,
         as_given=frozenset(queries),
     )
     rows = 0
@@ -114,16 +125,20 @@ def check(seed: int, executors: Pair, folder: Path) -> tuple[int, int]:
 
 
 @pytest.fixture(scope="module")
-def executors(spark: SparkSession) -> list[Pair]:
+def executors(spark: SparkSession) -> list[Executors]:
     chosen = {"auto": ("buckets", "spark")}.get(FORCED_EXECUTOR, (FORCED_EXECUTOR,) * 2)
-    pair = tuple(tiny_executor(spark, executor=name) for name in chosen)
-    other = tuple(tiny_executor(spark, executor=name) for name in reversed(chosen))
-    return [pair, other]  # type: ignore[list-item]
+    return [three_executors(spark, chosen) for _ in range(2)]
+
+
+def three_executors(spark: SparkSession, chosen: tuple[str, str]) -> Executors:
+    """One that cuts everything, one to go on with, and one that cuts nothing."""
+    whole = tiny_executor(spark, executor=chosen[0], **{"tasks.rows": "50000"})
+    return (*(tiny_executor(spark, executor=name) for name in chosen), whole)
 
 
 @pytest.mark.random
 @pytest.mark.parametrize("first", range(0, QUERIES // TOGETHER, PER_TEST // TOGETHER))
-def test_all_plans_agree(first: int, executors: list[Pair], tmp_path: Path) -> None:
+def test_all_plans_agree(first: int, executors: list[Executors], tmp_path: Path) -> None:
     def share(number: int) -> None:
         for seed in range(first + number, first + PER_TEST // TOGETHER, len(executors)):
             check(seed, executors[number], tmp_path / f"group{seed}")
@@ -136,12 +151,12 @@ def test_all_plans_agree(first: int, executors: list[Pair], tmp_path: Path) -> N
 def test_most_queries_have_plans_to_compare() -> None:
     cases = [case for seed in range(QUERIES // TOGETHER) for case in cases_of(seed)]
     early = [case for case in cases if shape_of(optimize(case.plan).plan) is not None]
-    assert len(early) >= 0.8 * len(cases)
-    assert sum(1 for case in early[:40] if any(case.expected())) >= 24
+    assert len(early) >= 0.75 * len(cases)
+    assert sum(1 for case in early[:40] if any(case.expected())) >= 20
 
 
 def test_the_choice_may_change_in_every_epoch(
-    executors: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executors: list[Executors], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another subset of the inputs in each epoch, and the oracle's rows all the same."""
     taken: set[tuple[int, frozenset[int]]] = set()
@@ -176,7 +191,7 @@ def at(second: float) -> datetime.datetime:
 
 
 def test_extremes_are_computed_again_only_when_they_leave(
-    executors: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executors: list[Executors], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Definition 4: a row that leaves is no reason to look again unless it was the least."""
     again: list[int] = []
@@ -197,19 +212,23 @@ def test_extremes_are_computed_again_only_when_they_leave(
     def row(value: int, second: float) -> dict[str, object]:
         return {"k": 1, "v": value, "ts": at(second)}
 
-    # 9 leaves in the third epoch and is not the least; 2 leaves in the fourth, and it was.
-    values = [[(9, 0), (2, 4)], [(5, 9)], [(7, 12)], [(8, 16)]]
-    epochs = [{"a": [row(v, s) for v, s in some], "b": [row(0, some[-1][1])]} for some in values]
+    # 9 leaves in the third epoch and is not the least; 2 leaves in the fourth, and it was. The
+    # last row of each epoch is at the watermark, and so not yet in the window.
+    values = [[(9, 0), (2, 3), (8, 4)], [(5, 9)], [(7, 12)], [(8, 16)]]
+    epochs = [
+        {"a": [row(v, s) for v, s in some], "b": [row(0, 0), row(0, some[-1][1])]}
+        for some in values
+    ]
     run = run_engine(
         executors[0][0], {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path
     )
-    assert [[r[1] for r in rows] for rows in run.rows["q"]] == [[9], [2], [2], [5]]
+    assert [[r[1] for r in rows] for rows in run.rows["q"]] == [[2], [2], [2], [5]]
     assert again == [4]
     for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
         assert_same_rows(actual, wanted)
 
 
-def test_infinity_leaves_a_trailing_sum(executors: list[Pair], tmp_path: Path) -> None:
+def test_infinity_leaves_a_trailing_sum(executors: list[Executors], tmp_path: Path) -> None:
     catalog = sources(k="bigint", v="double", ts="timestamp")
     sql = (
         "SELECT window, sum(a.v) AS total FROM a JOIN b ON a.k = b.k "
@@ -220,7 +239,7 @@ def test_infinity_leaves_a_trailing_sum(executors: list[Pair], tmp_path: Path) -
     epochs = [
         {
             "a": [{"k": 1, "v": v, "ts": at(s)} for v, s in some],
-            "b": [{"k": 1, "v": 0.0, "ts": at(some[-1][1])}],
+            "b": [{"k": 1, "v": 0.0, "ts": at(s)} for s in (0, some[-1][1])],
         }
         for some in values
     ]
@@ -235,7 +254,7 @@ def test_infinity_leaves_a_trailing_sum(executors: list[Pair], tmp_path: Path) -
 
 
 def test_the_set_of_a_table_is_computed_once_in_a_run(
-    executors: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executors: list[Executors], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[int] = []
     compute = TableSet._forget
@@ -277,9 +296,9 @@ if __name__ == "__main__":
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
-    two = tuple(tiny_executor(session, executor=name) for name in ("buckets", sys.argv.pop()))
+    three = three_executors(session, ("buckets", sys.argv.pop()))
     for argument in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as place:
             begun = time.monotonic()
-            found = check(int(argument), two, Path(place) / "group")  # type: ignore[arg-type]
+            found = check(int(argument), three, Path(place) / "group")
             print(argument, *found, f"{time.monotonic() - begun:.1f} s")

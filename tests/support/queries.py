@@ -462,7 +462,7 @@ class _Writer:
         if self.maybe(0.2, "table"):
             rows += f" JOIN items i ON {alias}.k = i.k"
             scopes.append(Scope.of(ITEMS.schema, "i"))
-        if self.maybe(0.2, "where"):
+        if self.maybe(0.1, "where"):
             rows += f" WHERE {predicate(self.chance, self.chance.choice(scopes))}"
         windows = [f"trailing({time}, {self.seconds()})"]
         if form == "landmark":
@@ -478,7 +478,7 @@ class _Writer:
         calls = ["count(*)"] if self.chance.random() < 0.5 else []
         for scope in scopes:
             if not calls or self.chance.random() < 0.6:
-                calls.append(aggregate(self.chance, scope, holistic=False)[0])
+                calls.append(plain_aggregate(self.chance, scope))
         if form == "inputs":
             # Windows of inputs come from sets, which not every aggregate can.
             calls = [call for call in calls if call.split("(")[0] in SET_AGGREGATES] or ["count(*)"]
@@ -508,7 +508,7 @@ class _Writer:
         if not others or self.maybe(0.25, "table"):
             rows += f" JOIN items i ON {alias}.k = i.k"
             scopes.append(Scope.of(ITEMS.schema, "i"))
-        if self.maybe(0.3, "where"):
+        if self.maybe(0.15, "where"):
             of = self.chance.choice([*scopes, sum_of(scopes)])
             rows += f" WHERE {predicate(self.chance, of)}"
         of_groups = arguments if self.chance.random() < 0.7 else self.window_arguments()
@@ -523,7 +523,7 @@ class _Writer:
         calls = ["count(*)"] if self.chance.random() < 0.5 else []
         for scope in scopes:
             if not calls or self.chance.random() < 0.6:
-                calls.append(aggregate(self.chance, scope, holistic=False)[0])
+                calls.append(plain_aggregate(self.chance, scope))
         if self.maybe(0.1, "two sides"):
             calls.append(aggregate(self.chance, sum_of(scopes), holistic=False)[0])
         self.features.update("aggregate:" + call.split("(")[0] for call in calls)
@@ -531,6 +531,20 @@ class _Writer:
         having = f" HAVING {calls[0]} IS NOT NULL" if self.maybe(0.2, "having") else ""
         groups = ", ".join([*keys, window])
         return f"SELECT {', '.join(columns)} FROM {rows} GROUP BY {groups}{having}"
+
+
+def plain_aggregate(chance: random.Random, scope: Scope) -> str:
+    """An aggregate of a column that every executor knows; now and then any at all."""
+    if chance.random() < 0.12:
+        return aggregate(chance, scope, holistic=False)[0]
+    numbers = [*scope.of_type("bigint"), *scope.of_type("int"), *scope.of_type("double")]
+    texts = scope.of_type("string")
+    function = chance.choice(("count", "sum", "sum", "avg", "min", "max"))
+    column = chance.choice([*numbers, *texts] if function in ("count", "min", "max") else numbers)
+    call = f"{function}({column})"
+    if chance.random() < 0.15:
+        call += f" FILTER (WHERE {chance.choice(numbers)} > {chance.randrange(10)})"
+    return call
 
 
 def sum_of(scopes: list[Scope]) -> Scope:

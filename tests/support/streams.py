@@ -113,7 +113,9 @@ def dense_habits(chance: random.Random, step: int) -> Habits:
     usual = random_habits(chance, step)
     keys = chance.choice((1, 2, 3))
     rows = chance.choice((16, 24, 40))
-    return replace(usual, rows=rows, keys=keys, step=step, spread=step, null_time=0.02)
+    return replace(
+        usual, rows=rows, keys=keys, step=step, spread=step, null_time=0.02, idle=usual.idle / 4
+    )
 
 
 def random_epochs(
@@ -128,7 +130,7 @@ def random_epochs(
     # Streams that run at about one pace have something to join.
     step = chance.choice((2, 4, 8, 15)) * SECOND
     # A last leap in time closes most of what is open.
-    leap = chance.choice((0, 90)) * SECOND
+    leap = (chance.choice((0, 90)) if habits_of is random_habits else 90) * SECOND
     for source in sources:
         habits = habits_of(chance, step)
         now = 0  # milliseconds of event time since BEGIN

@@ -83,17 +83,19 @@ class Epoch:
         inner: Inner | None = None,
         partial: bool = False,
         split_by: tuple[str, ...] = (),
+        again: str = "",
     ) -> Steps[dict[str, Any]]:
         """Append rows to an arrangement; ``first`` and ``last`` aggregate the time they span.
 
-        What ``partial`` and ``split_by`` mean is said at ``Write``.
+        What ``partial`` and ``split_by`` mean is said at ``Write``. Who appends twice in an epoch
+        gives the second time a name: files of one name would be one file.
         """
         arrangement = self.state.arrangement(name)
         written = yield Write(
             name,
             rows.query,
             rows.schema,
-            path=self.checkpoint.path("state", name, f"{self.number:010d}"),
+            path=self.checkpoint.path("state", name, f"{self.number:010d}{again}"),
             watch={"first": first, "last": last, **(watch or {})},
             expected_rows=arrangement.recent_rows,
             keep=keep,

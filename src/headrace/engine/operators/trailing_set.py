@@ -235,6 +235,7 @@ class TrailingSet(Store):
                 last=call("max", column(AT)),
                 watch={AGAIN: call("count_if", column(AGAIN))},
                 split_by=tuple(self.key_names),
+                again="-again" if version else "",
             )
         )
 
