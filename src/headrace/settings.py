@@ -225,6 +225,13 @@ SETTINGS: tuple[Setting, ...] = (
         "of items that aggregates take in.",
     ),
     Setting(
+        "early.costModel",
+        "engine",
+        _one_of("engine", "hash", "nested"),
+        "By what is chosen which inputs of a join are aggregated before it: what this engine does, "
+        "or the published model, for hash joins or for nested loops.",
+    ),
+    Setting(
         "replan.leastGain",
         "0.2",
         _share,
@@ -265,6 +272,7 @@ class Settings:
     window_sharing: str
     window_closing: str
     window_cost_model: str
+    early_cost_model: str
     least_gain: float
     retained_progress: int
 

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from headrace.cost.early_aggregation import choices
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import Executor
-from headrace.engine.operators.aggregation_set import TableSet
+from headrace.engine.operators.table_set import TableSet
 from headrace.engine.operators.trailing_set import TrailingSet
 from headrace.optimizer import optimize
 from headrace.optimizer.early.shape import AggregationJoin, aggregation_join
@@ -176,6 +176,32 @@ def test_the_choice_may_change_in_every_epoch(
             for actual, wanted in zip(run.rows["auto"], case.expected(), strict=True):
                 assert_same_rows(actual, wanted, context=str(case))
     assert len({chosen for _, chosen in taken}) > 2
+
+
+def test_groups_as_many_as_rows_are_not_worth_it(
+    executors: list[Executors], tmp_path: Path
+) -> None:
+    """All inputs are aggregated early until the rows have shown that this saves nothing."""
+    catalog = sources(k="bigint", v="bigint", ts="timestamp")
+    sql = (
+        "SELECT a.v, b.v AS w, window, count(*) AS n FROM a JOIN b ON a.k = b.k "
+        "AND window(a.ts, '10 seconds') = window(b.ts, '10 seconds') "
+        "GROUP BY a.v, b.v, window(a.ts, '10 seconds')"
+    )
+    plan = optimize(plan_query(sql, catalog).plan).plan
+
+    def rows(epoch: int) -> list[dict[str, object]]:
+        numbers = range(epoch * 200, epoch * 200 + 200)
+        return [{"k": n % 150, "v": n, "ts": at(n / 10)} for n in numbers]
+
+    epochs = [{"a": rows(epoch), "b": rows(epoch)} for epoch in range(4)]
+    run = run_engine(
+        executors[0][2], {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path
+    )
+    changes = [change for report in run.reports for change in report.changes]
+    assert ["early aggregation of nothing (was a, b" in change for change in changes] == [True]
+    for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
+        assert_same_rows(actual, wanted)
 
 
 def sources(**columns: str) -> dict[str, Source | Table]:

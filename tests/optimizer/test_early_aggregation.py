@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.cost.early_aggregation import (
     Derived,
+    EarlyModel,
     StreamFigures,
     Tuning,
     choices,
@@ -303,6 +304,20 @@ def test_a_choice_changes_when_that_saves_enough_and_is_told() -> None:
     assert "early aggregation of nothing (was s1, s2" in memory.changes[0]
     # Within an epoch it stays what it is.
     assert chosen(4, few) == frozenset()
+
+
+def test_the_published_model_can_be_asked_instead() -> None:
+    """The same streams by the paper's equations, which a row by row engine would follow."""
+    shape = shape_of(SQL)
+    known = loads(shape, {0: 1_500.0, 1: 100.0}, 10.0)
+    for model, nested in ((EarlyModel.HASH_JOINS, False), (EarlyModel.NESTED_LOOPS, True)):
+        costs = plan_costs(shape, known, TUNING, model)
+        figures = Derived(
+            (StreamFigures(1_000, 10_000, 150, 0.1), StreamFigures(1_000, 10_000, 10, 0.1))
+        )
+        for choice, cost in costs.items():
+            wanted = published_cost(figures, choice, TUNING, nested)
+            assert cost * 1_000 == pytest.approx(wanted)
 
 
 def test_above_six_inputs_the_search_is_pruned() -> None:

@@ -20,8 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import combinations
 from math import inf, prod
+
+
+class EarlyModel(Enum):
+    """Which model plans are chosen by."""
+
+    ENGINE = "engine"
+    HASH_JOINS = "hash"
+    NESTED_LOOPS = "nested"
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ class _Compiler:
         window = node.windows[0]
         streams = node.streams() | self._held_back(node.input, node.time.name)
         lag = 0 if isinstance(window, Landmark) else aggregate_lag(node)
-        if node.early not in ("", "late") or node.also:
+        if node.from_sets:
             return compile_sets(self, node, streams, lag)
         parts = decompose_all(node.aggregates)
         if isinstance(window, Session):

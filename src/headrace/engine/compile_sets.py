@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from headrace.engine.early_plans import EarlyPolicy
-from headrace.engine.operators.aggregation_set import AggregationSet, TableSet
+from headrace.engine.operators.aggregation_set import AggregationSet
 from headrace.engine.operators.aggregation_set_join import AggregationSetJoin
 from headrace.engine.operators.base import Operator, Store
 from headrace.engine.operators.early_choice import EarlyChoice
@@ -17,6 +17,7 @@ from headrace.engine.operators.pane_aggregate import PaneAggregate
 from headrace.engine.operators.pane_store import Closing, Panes, PaneStore
 from headrace.engine.operators.row_store import Arranged, Lateness, Retention
 from headrace.engine.operators.set_join import SetColumns, SetJoin, set_columns
+from headrace.engine.operators.table_set import TableSet
 from headrace.engine.operators.trailing_set import TrailingSet, WindowRows
 from headrace.engine.partials import decompose_all
 from headrace.engine.physical import distinct_stores

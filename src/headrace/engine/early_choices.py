@@ -33,7 +33,11 @@ def describe_early(
             found.append(LateAggregate(node, reason))
             continue
         loads = choice.known_loads(early, joins, state)
-        costs = None if loads is None else plan_costs(choice.shape, loads, choice.policy.tuning)
+        costs = (
+            None
+            if loads is None
+            else plan_costs(choice.shape, loads, choice.policy.tuning, choice.policy.model)
+        )
         _, last = early.chosen.get(choice.identity, (0, choice.shape.eligible))
         chosen = last if choice.forced is None else choice.forced
         found.append(DescribedEarly(choice.shape, chosen, choice.forced is not None, costs))

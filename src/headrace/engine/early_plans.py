@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from headrace.cost.early_aggregation import (
     MOST_LISTED,
+    Derived,
+    EarlyModel,
     InputFlow,
+    StreamFigures,
     Tuning,
     choices,
     engine_cost,
+    published_cost,
 )
 from headrace.cost.window_joins import JoinCost, JoinLoad
 from headrace.optimizer.early.shape import AggregationJoin
@@ -27,10 +32,14 @@ from headrace.stats.load import Load
 
 @dataclass(frozen=True)
 class EarlyPolicy:
-    """How the choice is made. ``least_gain`` is the share of the cost that a change must save."""
+    """How the choice is made. ``least_gain`` is the share of the cost that a change must save.
+
+    ``model`` is this engine's, or the published one for hash joins or for nested loops.
+    """
 
     tuning: Tuning = field(default_factory=Tuning)
     least_gain: float = 0.1
+    model: EarlyModel = EarlyModel.ENGINE
 
 
 @dataclass
@@ -62,15 +71,16 @@ class SetLoads:
 
 
 def plan_costs(
-    shape: AggregationJoin, loads: SetLoads, tuning: Tuning
+    shape: AggregationJoin,
+    loads: SetLoads,
+    tuning: Tuning,
+    model: EarlyModel = EarlyModel.ENGINE,
 ) -> dict[frozenset[int], float]:
     """Seconds per millisecond of the streams' time, for each choice of inputs."""
-    costs = _Costs(shape, loads, tuning)
-    streams = shape.eligible - {i for i in shape.eligible if shape.is_table(i)}
-    tables = shape.eligible - streams
+    costs = _Costs(shape, loads, tuning, model)
     if len(shape.eligible) <= MOST_LISTED:
         return {choice: costs.of(choice) for choice in choices(shape.eligible)}
-    found = {choice: costs.of(choice) for choice in (frozenset[int](), streams | tables)}
+    found = {choice: costs.of(choice) for choice in (frozenset[int](), shape.eligible)}
     best = min(found, key=lambda choice: found[choice])
     while True:
         for index in shape.eligible:
@@ -88,11 +98,33 @@ class _Costs:
     shape: AggregationJoin
     loads: SetLoads
     tuning: Tuning
+    model: EarlyModel
 
     def of(self, early: frozenset[int]) -> float:
+        if self.model is not EarlyModel.ENGINE:
+            nested = self.model is EarlyModel.NESTED_LOOPS
+            return published_cost(self._figures(), early, self.tuning, nested) / 1_000
         flows = [self._flow(index) for index in range(len(self.shape.graph.leaves))]
         rates = tuple(flow.joined(index in early) for index, flow in enumerate(flows))
         return engine_cost(flows, early, self._joined(rates), self.tuning)
+
+    def _figures(self) -> Derived:
+        """Rates, windows, groups and selectivities as the paper's equations take them."""
+        found = []
+        for index in range(len(self.shape.graph.leaves)):
+            counted = (n for (owner, _), n in self.loads.keys.items() if owner == index)
+            selectivity = 1 / max(1.0, prod(counted))
+            if self.shape.is_table(index):
+                rows, groups = self.loads.table_rows[index]
+                found.append(StreamFigures(0.0, rows, max(1.0, groups * selectivity), selectivity))
+                continue
+            load = self.loads.sets[index]
+            rate = load.rows / load.milliseconds
+            lengths = [float(window.length) for window in self.shape.windows]
+            window = rate * max(lengths, default=load.milliseconds)
+            groups = max(1.0, load.keys * selectivity)
+            found.append(StreamFigures(rate * 1_000, window, groups, selectivity))
+        return Derived(tuple(found))
 
     @property
     def _firing(self) -> float:
@@ -167,7 +199,7 @@ def choose(
         return before[1]
     chosen = shape.eligible if before is None else before[1]
     if loads is not None:
-        costs = plan_costs(shape, loads, policy.tuning)
+        costs = plan_costs(shape, loads, policy.tuning, policy.model)
         best = min(costs, key=lambda choice: costs[choice])
         if costs[best] <= costs[chosen] * (1 - policy.least_gain):
             saved = 1 - costs[best] / costs[chosen]

@@ -66,6 +66,8 @@ def has_panes(node: Node) -> bool:
     """Whether an aggregate is computed from panes that are laid out for its grouping."""
     if not isinstance(node, Aggregate) or not isinstance(node.windows[0], Hopping):
         return False
+    if node.from_sets:
+        return False
     return decompose_all(node.aggregates) is not None
 
 

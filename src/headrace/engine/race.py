@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.cost.early_aggregation import EarlyModel
 from headrace.engine.calibration import calibrated
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
 from headrace.engine.compile import compile_queries
@@ -300,7 +301,8 @@ class Race:
 
     @property
     def early_policy(self) -> EarlyPolicy:
-        return EarlyPolicy(calibrated(), self.settings.least_gain)
+        model = EarlyModel(self.settings.early_cost_model)
+        return EarlyPolicy(calibrated(), self.settings.least_gain, model)
 
     @property
     def join_memory(self) -> JoinMemory:

@@ -202,6 +202,11 @@ class Aggregate(Node):
         return replace(self, input=inputs[0])
 
     @property
+    def from_sets(self) -> bool:
+        """Whether it is computed from sets of the inputs of its join, and not from joined rows."""
+        return self.early not in ("", "late") or bool(self.also)
+
+    @property
     def has_window_column(self) -> bool:
         return not isinstance(self.windows[0], Landmark)
 

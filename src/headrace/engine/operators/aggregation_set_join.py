@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from headrace.cost.panes import tree_pays
 from headrace.engine.epoch import Epoch
-from headrace.engine.operators.aggregation_set import AggregationSet, TableSet
+from headrace.engine.operators.aggregation_set import AggregationSet
 from headrace.engine.operators.base import Operator, Step
 from headrace.engine.operators.early_choice import EarlyChoice
 from headrace.engine.operators.expansion import (
@@ -33,6 +33,7 @@ from headrace.engine.operators.old_and_new import NEW
 from headrace.engine.operators.pane_store import PANE
 from headrace.engine.operators.partial_rows import finished, merge_groups, merges, read_panes
 from headrace.engine.operators.set_join import SetJoin, place_of
+from headrace.engine.operators.table_set import TableSet
 from headrace.engine.operators.window_aggregate import any_closes
 from headrace.engine.operators.window_tree import close_by_tree
 from headrace.engine.partials import coverage_of

@@ -10,11 +10,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.engine.epoch import Epoch
-from headrace.engine.operators.aggregation_set import TableSet
 from headrace.engine.operators.base import Operator, Step
 from headrace.engine.operators.early_choice import EarlyChoice
 from headrace.engine.operators.partial_rows import finished
 from headrace.engine.operators.set_join import SetJoin
+from headrace.engine.operators.table_set import TableSet
 from headrace.engine.operators.trailing_set import TrailingSet
 from headrace.engine.relations import Relation, Sql, number, window_struct
 from headrace.plan.nodes import WINDOW_COLUMN, Aggregate

@@ -11,12 +11,13 @@ from sqlglot import exp
 
 from headrace.engine.arrangements import span
 from headrace.engine.epoch import Epoch
-from headrace.engine.operators.aggregation_set import AggregationSet, TableSet
+from headrace.engine.operators.aggregation_set import AggregationSet
 from headrace.engine.operators.base import Operator, Step
 from headrace.engine.operators.early_choice import EarlyChoice
 from headrace.engine.operators.old_and_new import old_and_new
 from headrace.engine.operators.pane_store import PANE
 from headrace.engine.operators.set_join import SetJoin
+from headrace.engine.operators.table_set import TableSet
 from headrace.engine.relations import Relation, call, column, named, number, select, union_all
 from headrace.plan.expressions import Column
 from headrace.plan.nodes import Node

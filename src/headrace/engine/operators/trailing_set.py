@@ -26,6 +26,7 @@ from headrace.engine.operators.base import Operator, Step, Store
 from headrace.engine.operators.old_and_new import old_and_new
 from headrace.engine.operators.pane_store import ROWS
 from headrace.engine.operators.row_store import Arranged
+from headrace.engine.operators.window_change import WindowChange
 from headrace.engine.partials import Partial, state_of_row
 from headrace.engine.relations import (
     Relation,
@@ -51,66 +52,6 @@ from headrace.sql.render import data_type
 VERSION, AT, AGAIN = "__version", "__at", "__again"
 _KIND = "__kind"
 _OLD, _ENTERS, _LEAVES = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Span:
-    """Rows with times in ``[first, last)``, in milliseconds; None is without bound."""
-
-    first: int | None
-    last: int
-
-    @property
-    def empty(self) -> bool:
-        return self.first is not None and self.first >= self.last
-
-    def of(self, rows: Arranged, epoch: Epoch, old: bool, new: bool) -> exp.Query | None:
-        """The rows of an input in this span, from earlier epochs and from this one."""
-        if self.empty:
-            return None
-        found = old_and_new(
-            rows.old(epoch, self.first, self.last - 1) if old else None,
-            rows.new(epoch) if new else None,
-            mark=False,
-        )
-        if found is None:
-            return None
-        time = column(rows.time)
-        where: list[Sql] = [time < call("timestamp_millis", number(self.last))]
-        if self.first is not None:
-            where.append(time.copy() >= call("timestamp_millis", number(self.first)))
-        return select(found, None, where)
-
-
-@dataclass(frozen=True)
-class WindowChange:
-    """The window of an input at two watermarks: what it was, and what it is."""
-
-    window: Trailing | Landmark
-    before: int | None
-    after: int
-
-    def _begin(self, end: int) -> int | None:
-        return end - self.window.length if isinstance(self.window, Trailing) else None
-
-    @property
-    def now(self) -> Span:
-        return Span(self._begin(self.after), self.after)
-
-    @property
-    def entered(self) -> Span:
-        """Where rows of earlier epochs lie that the watermark passed."""
-        begin = self._begin(self.after)
-        first = self.before if begin is None else max(begin, self.before or begin)
-        return Span(first, self.after)
-
-    @property
-    def left(self) -> Span | None:
-        """Where rows lie that were in the window and are no more."""
-        begin = self._begin(self.after)
-        if begin is None or self.before is None:
-            return None
-        return Span(self._begin(self.before), min(self.before, begin))
 
 
 @dataclass
