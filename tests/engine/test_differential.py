@@ -35,6 +35,8 @@ PER_TEST = 4
 EPOCHS = 3
 #: Forms that need luck to put out rows come more often than in the generator's own weights.
 MIX = {**WEIGHTS, "session_join": 2, "three_way_join": 2, "join_window": 3}
+#: These have tests of their own, with streams of many more rows.
+MIX |= {"aggregation_join": 0, "moving_join": 0}
 
 
 Pair = tuple[Executor, Executor]

@@ -214,3 +214,26 @@ def test_the_order_follows_the_rates(spark: SparkSession, tmp_path: Path) -> Non
 def test_an_order_is_kept_while_another_saves_little(spark: SparkSession, tmp_path: Path) -> None:
     """The same streams, where nothing less than all of the cost would be enough."""
     assert changes_of_order(spark, tmp_path, least_gain=1.0) == []
+
+
+def test_rows_without_partner_wait_for_the_first_watermark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Rows of one stream expire in the epoch in which the other one first has rows at all."""
+    sql = (
+        "SELECT a.k, b.k AS other FROM a LEFT JOIN b ON a.k = b.k "
+        "AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 MINUTE"
+    )
+    plan = plan_query(sql, CATALOG).plan
+    epochs: Epochs = [{"a": rows(4, 0), "b": []}, {"a": rows(1, 5), "b": rows(1, 5)}]
+    run = run_engine(
+        tiny_executor(spark),
+        {"q": (plan, OutputMode.APPEND)},
+        CATALOG,
+        epochs,
+        {"items": []},
+        tmp_path,
+    )
+    assert len(run.rows["q"][1]) >= 4
+    for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
+        assert_same_rows(actual, wanted)

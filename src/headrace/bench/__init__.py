@@ -54,12 +54,12 @@ BENCHES: dict[str, Bench] = {
         Bench(
             "early-aggregation",
             "headrace.bench.early_aggregation",
-            "aggregates before joins, every plan measured and predicted",
+            "aggregates before joins: all plans, measured and predicted",
         ),
         Bench(
             "calibrate",
             "headrace.bench.calibrate",
-            "what rows cost on this machine, for the model of early aggregation",
+            "what rows cost on this machine, for cost models",
         ),
         Bench("executors", "headrace.bench.executors", "Spark's operators, and DuckDB in tasks"),
         Bench("soak", "headrace.bench.soak", "memory over minutes of a live stream"),

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.bench.contestants import FileStream, StandingQuery, run_headrace, run_native
 from headrace.bench.fingerprints import fingerprint
@@ -142,7 +142,7 @@ def sweeps(base: Setting, steps: int) -> Iterator[tuple[str, str, list[tuple[flo
         "rows in a window",
         [
             (share * window, replace(base, seconds=share * base.seconds))
-            for share in (0.2, 0.4, 0.6, 0.8, 1.0)[-steps:]
+            for share in _spread((0.2, 0.4, 0.6, 0.8, 1.0), steps)
         ],
     )
     yield (
@@ -150,7 +150,7 @@ def sweeps(base: Setting, steps: int) -> Iterator[tuple[str, str, list[tuple[flo
         "groups of S1",
         [
             (3.0**power, replace(base, groups=(3**power, *base.groups[1:])))
-            for power in (1, 3, 5, 7, 9)[:steps]
+            for power in _spread((1, 3, 5, 7, 9), steps)
         ],
     )
     yield (
@@ -158,28 +158,43 @@ def sweeps(base: Setting, steps: int) -> Iterator[tuple[str, str, list[tuple[flo
         "rows of S1 per second",
         [
             (rate, replace(base, rates=(rate, *base.rates[1:])))
-            for rate in (100.0, 300.0, 500.0, 700.0, 900.0)[:steps]
+            for rate in _spread((100.0, 300.0, 500.0, 700.0, 900.0), steps)
         ],
     )
     yield (
         "selectivity",
         "join selectivity",
-        [(s, replace(base, selectivity=s)) for s in (0.0005, 0.005, 0.05, 0.5)[-steps:]],
+        [
+            (selectivity, replace(base, selectivity=selectivity))
+            for selectivity in _spread((0.0005, 0.005, 0.05, 0.5), steps)
+        ],
     )
+
+
+T = TypeVar("T")
+
+
+def _spread(values: Sequence[T], count: int) -> Sequence[T]:
+    """So many of the values, the first and the last among them; the middle one if it is one."""
+    if count >= len(values):
+        return values
+    if count == 1:
+        return [values[len(values) // 2]]
+    return [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]
 
 
 @dataclass(frozen=True)
 class Size:
     """How much is run at a scale.
 
-    ``rows`` of a stream, ``sweeps`` for each number of streams with so many ``steps``, and so many
-    ``showcases``; ``warmups`` and ``repeats`` of each plan; rows of the ``default`` setting, and
+    ``rows`` of a stream, ``sweeps`` with so many ``steps`` for two and for three streams, and so
+    many ``showcases``; ``warmups`` and ``repeats`` of each plan; rows of the ``default`` setting, and
     those that plain Spark gets of it.
     """
 
     rows: int
     sweeps: int
-    steps: int
+    steps: tuple[int, int]
     showcases: int
     warmups: int
     repeats: int
@@ -188,9 +203,9 @@ class Size:
 
 
 SIZES = {
-    "tiny": Size(2_000, 1, 1, 1, 0, 1, 2_000, 2_000),
-    "small": Size(60_000, 1, 2, 4, 1, 1, 200_000, 20_000),
-    "full": Size(200_000, 4, 5, 4, 1, 2, 1_000_000, 100_000),
+    "tiny": Size(2_000, 1, (1, 1), 1, 0, 1, 2_000, 2_000),
+    "small": Size(60_000, 1, (2, 1), 4, 1, 1, 200_000, 10_000),
+    "full": Size(200_000, 4, (5, 2), 4, 1, 2, 1_000_000, 50_000),
 }
 
 
@@ -210,7 +225,8 @@ class _Bench:
         self.share = 1 / (4 + points + size.showcases)
 
     def _sweeps_of(self, base: Setting) -> list[tuple[str, str, list[tuple[float, Setting]]]]:
-        return list(sweeps(base, self.size.steps))[: self.size.sweeps]
+        steps = self.size.steps[len(base.rates) - 2]
+        return list(sweeps(base, steps))[: self.size.sweeps]
 
     # The default setting
 

@@ -43,10 +43,10 @@ class Tuning:
     ``headrace bench calibrate`` measures them.
     """
 
-    update: float = 0.15e-6
-    probe: float = 0.06e-6
-    group: float = 0.1e-6
-    pair: float = 0.01e-6
+    update: float = 0.11e-6
+    probe: float = 0.095e-6
+    group: float = 0.087e-6
+    pair: float = 0.005e-6
 
 
 # --- as published --------------------------------------------------------------------------------

@@ -169,6 +169,8 @@ class QueryBinder:
             if name not in ("JOIN_ORDER", "EARLY_AGGREGATION", "LATE_AGGREGATION"):
                 refuse("UNKNOWN_HINT", clause, hint_name=name)
             given = tuple(argument.name for argument in hint.expressions)
+            if node.args.get("from_") is None:
+                refuse("NO_STREAM", node, tables="constants")
             joined = [source.alias_or_name for source in _sources(node)]
             wanted, all_joined = sorted(map(str.lower, given)), sorted(map(str.lower, joined))
             texts = {"given": ", ".join(given) or "nothing", "joined": ", ".join(joined)}

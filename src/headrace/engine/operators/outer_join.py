@@ -94,12 +94,15 @@ class OuterJoin(Operator):
             parts.append(
                 select(qualify(new, side.schema), None, [self._expired(side, reach, limit)])
             )
-        if before is not None and before - self._lag < limit:
-            old = side.rows.old(epoch, *self._expiring_span(reach, before - self._lag, limit))
+        # With its first watermark a join looks at all rows of the epochs before.
+        previous = None if before is None else before - self._lag
+        if previous is None or previous < limit:
+            old = side.rows.old(epoch, *self._expiring_span(reach, previous, limit))
             if old is not None:
-                expired = self._expired(side, reach, limit)
-                earlier = exp.Not(this=self._expired(side, reach, before - self._lag))
-                parts.append(select(qualify(old, side.schema), None, [expired, earlier]))
+                where = [self._expired(side, reach, limit)]
+                if previous is not None:
+                    where.append(exp.Not(this=self._expired(side, reach, previous)))
+                parts.append(select(qualify(old, side.schema), None, where))
         return select(union_all(parts), None) if parts else None
 
     def _expired(self, side: JoinInput, reach: Reach, limit: int) -> Sql:
@@ -112,12 +115,14 @@ class OuterJoin(Operator):
         last_partner = micros(column(side.time)) + number(reach.after * 1_000)
         return exp.paren(last_partner < number(limit * 1_000))
 
-    def _expiring_span(self, reach: Reach, previous: int, limit: int) -> tuple[int, int]:
+    def _expiring_span(
+        self, reach: Reach, previous: int | None, limit: int
+    ) -> tuple[int | None, int]:
         """Times at which a row can have expired between two watermarks, generously."""
         after = abs(reach.after or 0) + 1
         if isinstance(self._edge.time, SameWindow):
             after = self._edge.time.window.length + self._edge.time.window.slide
-        return previous - after, limit + after
+        return None if previous is None else previous - after, limit + after
 
     def _partners(self, epoch: Epoch, other: JoinInput) -> exp.Select | None:
         found = [other.rows.old(epoch), other.rows.new(epoch)]
