@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 OUTPUT_MODES = ("append", "update")
-SINK_FORMATS = ("parquet", "memory", "console", "results")
+SINK_FORMATS = ("parquet", "memory", "console", "results", "noop")
 
 _KEYS = ("streams", "tables", "queries", "checkpoint", "trigger", "settings")
 _TABLE_KEYS = ("name", "format", "path", "schema", "options")

@@ -27,6 +27,19 @@ class Setting:
         return PREFIX + self.key
 
 
+@dataclass(frozen=True)
+class ProbeCycle:
+    """How long statistics of probes are collected: in epochs, or in milliseconds."""
+
+    epochs: int = 2
+    milliseconds: int | None = None
+
+    def is_over(self, epochs: int, milliseconds: float) -> bool:
+        if self.milliseconds is not None:
+            return milliseconds >= self.milliseconds
+        return epochs >= self.epochs
+
+
 def _boolean(text: str) -> bool:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -62,6 +75,24 @@ def _rules(text: str) -> frozenset[str]:
     if not names <= set(RULES):
         raise ValueError(f"names of rules, such as {', '.join(sorted(RULES)[:3])}")
     return names
+
+
+def _strategy(text: str) -> str:
+    from headrace.optimizer.probing.strategies import STRATEGIES
+
+    return _one_of(*STRATEGIES)(text)
+
+
+def _at_least_one(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError("a whole number, one or more")
+    return int(text)
+
+
+def _cycle(text: str) -> ProbeCycle:
+    if text.strip().isdecimal():
+        return ProbeCycle(epochs=_at_least_one(text))
+    return ProbeCycle(milliseconds=_duration(text))
 
 
 def _one_of(*choices: str) -> Callable[[str], str]:
@@ -204,6 +235,55 @@ SETTINGS: tuple[Setting, ...] = (
         "input against the others, or whichever costs less in that epoch.",
     ),
     Setting(
+        "probe.use",
+        "auto",
+        _one_of("auto", "always", "never"),
+        "Which joins look new rows up in indexes of their inputs: those without a condition on "
+        "time, all inner joins by equal keys, or none.",
+    ),
+    Setting(
+        "probe.strategy",
+        "dp_pick",
+        _strategy,
+        "How the orders are chosen in which new rows of an input probe the others: the cheapest "
+        "sequence (dp_pick), as written (fixed_order), by selectivity (selectivity_first), the "
+        "cheapest next probe (cost_greedy), or the cheapest sequence by half of the cost "
+        "(query_cost_only, match_cost_only).",
+    ),
+    Setting(
+        "probe.costModel",
+        "engine",
+        _one_of("engine", "paper"),
+        "By what probe orders are compared: what this engine does, which goes on with each row "
+        "that was found, or the published model, which counts what follows a match once.",
+    ),
+    Setting(
+        "probe.cycle",
+        "2",
+        _cycle,
+        "How long statistics of probes are collected before orders are planned anew: a number of "
+        "epochs, or a duration.",
+    ),
+    Setting(
+        "probe.history",
+        "60",
+        _at_least_one,
+        "From how many past cycles the statistics of the next one are forecast.",
+    ),
+    Setting(
+        "probe.smoothing",
+        "true",
+        _boolean,
+        "Whether the statistics of the next cycle are forecast by exponential smoothing, or taken "
+        "to be those of the last one.",
+    ),
+    Setting(
+        "probe.leastGain",
+        "0.1",
+        _share,
+        "The share of its cost that a new probe order must be expected to save.",
+    ),
+    Setting(
         "windows.sharing",
         "factors",
         _one_of("none", "windows", "factors"),
@@ -269,6 +349,13 @@ class Settings:
     disabled_rules: frozenset[str]
     reorder_joins: bool
     join_passes: str
+    probe_use: str
+    probe_strategy: str
+    probe_cost_model: str
+    probe_cycle: ProbeCycle
+    probe_history: int
+    probe_smoothing: bool
+    probe_least_gain: float
     window_sharing: str
     window_closing: str
     window_cost_model: str

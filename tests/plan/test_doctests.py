@@ -10,12 +10,20 @@ import pytest
 
 import headrace.cost
 import headrace.optimizer
+import headrace.optimizer.probing
 import headrace.plan
 import headrace.sql
 import headrace.stats
 
 # All that needs no Spark.
-PACKAGES = (headrace.plan, headrace.sql, headrace.optimizer, headrace.stats, headrace.cost)
+PACKAGES = (
+    headrace.plan,
+    headrace.sql,
+    headrace.optimizer,
+    headrace.optimizer.probing,
+    headrace.stats,
+    headrace.cost,
+)
 SINGLE = ("errors", "settings", "builder", "functions", "explain", "pipeline", "yaml_nodes")
 MODULES = [
     *(f"headrace.{name}" for name in SINGLE),

@@ -370,11 +370,18 @@ class _Run:
         return self.joined(node, pairs, *alone)
 
     def state_join(self, node: Join) -> str:
-        """No bound in time: a pair needs both rows alive in the epoch of its later row."""
+        """No bound in time: a pair needs both rows alive in the epoch of its later row.
+
+        A tree of such joins is one operator, whose watermark is the least of all its streams'.
+        """
         if node.kind.keeps_left or node.kind.keeps_right:
             raise NotImplementedError("a state-based join is inner")
+        marks = self.trees.get(id(node)) or self.watermarks(node, 0)
+        for child in map(_below_filters, (node.left, node.right)):
+            if isinstance(child, Join) and child.time is None and len(child.streams()) > 1:
+                self.trees[id(child)] = marks
         pairs = self.pairs(node, *self.sides(node))
-        wm = self.watermark_table(self.watermarks(node, 0))
+        wm = self.watermark_table(marks)
         alive = self.create(
             f"SELECT pairs.* FROM {pairs} pairs JOIN {wm} ON epoch = __epoch "
             # The pair's end of life is the lesser of its rows'.
@@ -471,6 +478,12 @@ class _Run:
             f"SELECT member, {key}{comma(names) or 1}) END AS key, moment, epoch "
             f"FROM ({' UNION ALL '.join(parts)})"
         )
+
+
+def _below_filters(node: Node) -> Node:
+    while isinstance(node, Filter):
+        node = node.input
+    return node
 
 
 def _same_operator(node: Join, child: Node) -> bool:

@@ -31,7 +31,8 @@ class StateFile:
     """One file. ``first`` and ``last`` bound the times in it (ms); None where it has none.
 
     ``level`` counts how often its rows were merged into a larger file; ``split`` says which rows
-    it holds, where it does not hold rows of all keys.
+    it holds, where it does not hold rows of all keys. ``since`` is the first epoch of its rows
+    where that is not ``epoch``, the last one.
     """
 
     path: str
@@ -42,6 +43,12 @@ class StateFile:
     last: int | None
     level: int = 0
     split: Split | None = None
+    since: int | None = None
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """The first and the last epoch that it may hold rows of."""
+        return self.epoch if self.since is None else self.since, self.epoch
 
     def overlaps(self, first: int | None, last: int | None) -> bool:
         """Whether it may hold times of this span; None leaves a side open."""

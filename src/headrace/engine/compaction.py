@@ -32,6 +32,7 @@ def merge_files(
         return
     times = span(files)
     level = files[0].level + 1
+    oldest = min(file.epochs[0] for file in files)
     newest = max(file.epoch for file in files)
     rows = Relation(epoch.executor.bind_files(files, schema), schema)
     compact = compacted(rows)
@@ -45,7 +46,7 @@ def merge_files(
     )
     first, last = times if times is not None else (None, None)
     merged = [
-        StateFile(f.path, newest, f.rows, f.size, first, last, level, f.split)
+        StateFile(f.path, newest, f.rows, f.size, first, last, level, f.split, oldest)
         for f in written.files
     ]
     arrangement.replace(files, [file for file in merged if file.rows])

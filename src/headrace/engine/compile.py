@@ -17,6 +17,7 @@ from headrace.engine.operators.delta_join import DeltaJoin, JoinInput
 from headrace.engine.operators.outer_join import OuterJoin
 from headrace.engine.operators.pane_aggregate import PaneAggregate
 from headrace.engine.operators.pane_store import Closing, Panes, PaneStore
+from headrace.engine.operators.probe_join import ProbeJoin
 from headrace.engine.operators.row_aggregate import RowAggregate
 from headrace.engine.operators.row_store import (
     Arranged,
@@ -382,7 +383,11 @@ class _Compiler:
         pairs = DeltaJoin(node, inputs, sources, shape, streams, self._joins)
         pairs.stores = distinct_stores(source.rows.store for source in inputs)
         if node.kind is JoinKind.INNER:
-            return pairs
+            if node.emits_window or not self._joins.probing.takes(shape.graph):
+                return pairs
+            probes = ProbeJoin(node, pairs, inputs, shape, streams, self._joins)
+            probes.stores = pairs.stores
+            return probes
         left, right = inputs
         outer = OuterJoin(node, pairs, left, right, shape, streams)
         outer.stores = pairs.stores

@@ -6,17 +6,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlglot import exp
+
 from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import StreamBatch
 from headrace.engine.checkpoint import Checkpoint, Committed
 from headrace.engine.early_plans import EarlyMemory
 from headrace.engine.executor import Executor
 from headrace.engine.failpoints import reach
+from headrace.engine.inputs import ProbedInput
 from headrace.engine.join_orders import JoinMemory
+from headrace.engine.probe_orders import ProbeMemory
 from headrace.engine.relations import Relation, Sql
 from headrace.engine.writes import Inner, Kept, Steps, Write
 from headrace.plan.types import Schema
 from headrace.stats.load import Load
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A multi-way join of this epoch: its results by name, and where what it learns belongs."""
+
+    name: exp.Select
+    join: ProbedInput
+    memory: ProbeMemory
 
 
 @dataclass
@@ -44,6 +57,8 @@ class Epoch:
     #: What is known of joins, which an epoch adds to, and whether it counts their keys.
     joins: JoinMemory = field(default_factory=JoinMemory)
     counts_keys: bool = False
+    #: Multi-way joins that were asked for, by operator.
+    probed: dict[int, Probed] = field(default_factory=dict)
     #: What is known of aggregation sets.
     early: EarlyMemory = field(default_factory=EarlyMemory)
 

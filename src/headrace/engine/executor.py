@@ -15,7 +15,7 @@ from sqlglot import exp
 from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import Batch, StreamBatch
 from headrace.engine.buckets.executor import BucketExecutor
-from headrace.engine.inputs import BatchInput, FilesInput, Inputs
+from headrace.engine.inputs import BatchInput, FilesInput, Inputs, ProbedInput
 from headrace.engine.spark_executor import SparkExecutor, ddl
 from headrace.engine.writes import Write, Written
 from headrace.plan.nodes import Source
@@ -66,6 +66,14 @@ class Executor:
 
     def bind_batch(self, batch: StreamBatch) -> exp.Select:
         return self.inputs.bind(BatchInput(batch))
+
+    def bind_probed(self, join: ProbedInput) -> exp.Select:
+        """Name the new results of a multi-way join."""
+        return self.inputs.bind(join)
+
+    def parts_of_indexes(self, rows: int) -> int:
+        """Into how many parts indexes of so many rows are cut."""
+        return self._buckets.parts_of_indexes(rows)
 
     # Runs
 

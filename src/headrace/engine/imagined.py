@@ -21,7 +21,7 @@ from headrace.engine.checkpoint import Checkpoint, Committed
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import Executor
 from headrace.engine.files import LocalFiles
-from headrace.engine.inputs import BatchInput, FilesInput, Inputs
+from headrace.engine.inputs import BatchInput, FilesInput, Inputs, ProbedInput
 from headrace.engine.physical import Physical
 from headrace.engine.writes import Write
 from headrace.plan.nodes import Source
@@ -52,6 +52,12 @@ class _Executor:
 
     def bind_batch(self, batch: StreamBatch) -> exp.Select:
         return self.inputs.bind(BatchInput(batch))
+
+    def bind_probed(self, join: ProbedInput) -> exp.Select:
+        return self.inputs.bind(join)
+
+    def parts_of_indexes(self, rows: int) -> int:
+        return self.buckets.parts_of_indexes(rows)
 
 
 def executors_of(

@@ -6,14 +6,15 @@ input as something of its own (a view, a list of files) makes it when it runs th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from headrace.engine.arrangements import StateFile
 from headrace.engine.relations import table
+from headrace.plan.expressions import Expr
 from headrace.plan.types import Schema
 
 if TYPE_CHECKING:
@@ -58,7 +59,59 @@ class BatchInput:
         return list(self.batch.files or ())
 
 
-Input = FilesInput | BatchInput
+@dataclass(frozen=True)
+class ProbedLeaf:
+    """An input of a multi-way join: what is stored of it, and how a row of the join is made of it.
+
+    ``rows`` is a query over the stored rows under the name ``STORED`` whose columns are named as
+    the join names them. ``keys`` are the keys that it has of each class of equal keys, with the
+    stored column that the key is, if it is one. Rows of a ``time`` before ``oldest`` have expired.
+    """
+
+    store: str
+    old: FilesInput
+    new: FilesInput
+    rows: exp.Query
+    schema: Schema
+    keys: Mapping[int, tuple[Expr, str | None]]
+    time: str
+    oldest: int | None
+
+
+@dataclass
+class ProbedInput:
+    """The new results of a multi-way join in an epoch.
+
+    Whoever has indexes of the inputs probes them in the given ``orders`` (for each input with new
+    rows the pairs of probing and probed input), and notes what it ``observed``; others run the
+    ``definition``. ``run`` tells apart the lives of an engine.
+    """
+
+    leaves: Sequence[ProbedLeaf]
+    conditions: Sequence[exp.Expr]
+    orders: Mapping[int, Sequence[tuple[int, int]]]
+    schema: Schema
+    definition: Callable[[], exp.Query]
+    run: str
+    epoch: int
+    #: The class of equal keys by which the work is cut into parts.
+    cut_by: int | None
+    parts: int = 1
+    observed: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for leaf in self.leaves for file in (*leaf.old.files, *leaf.new.files))
+
+    @property
+    def paths(self) -> list[str]:
+        return []
+
+
+#: The name under which the query of a leaf reads its stored rows.
+STORED = "headrace_stored"
+
+Input = FilesInput | BatchInput | ProbedInput
 
 
 class Inputs:
@@ -97,6 +150,12 @@ class Inputs:
                 return None
             found += source.rows + self._more.get(name, 0)
         return found
+
+    def learn(self, name: str, observed: Mapping[str, Any]) -> None:
+        """Note what a part of a multi-way join has seen."""
+        source = self._known[name]
+        if isinstance(source, ProbedInput):
+            source.observed.append(observed)
 
     def expect_more(self, query: exp.Query, rows: int) -> None:
         """A definition makes this many rows of those that it reads."""

@@ -8,10 +8,12 @@ promises to save something.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.cost.window_joins import JoinLoad
+from headrace.engine.probe_orders import ProbeMemory, ProbePolicy
 from headrace.optimizer.joins.search import (
     JoinOrder,
     as_written,
@@ -41,6 +43,7 @@ class JoinPolicy:
     passes: str = "auto"
     reorder: bool = True
     least_gain: float = 0.1
+    probing: ProbePolicy = field(default_factory=ProbePolicy)
 
 
 @dataclass
@@ -56,6 +59,10 @@ class JoinMemory:
     planned: dict[tuple[str, int | None, frozenset[str]], tuple[JoinLoad, JoinOrder]] = field(
         default_factory=dict
     )
+    #: By the hash of a multi-way join: what its probes found, and their orders.
+    probing: dict[str, ProbeMemory] = field(default_factory=dict)
+    #: Tells apart the lives of an engine, none of which knows what another left on executors.
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Changes of order since they were last asked for.
     changes: list[str] = field(default_factory=list)
 

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.cost.early_aggregation import EarlyModel
+from headrace.cost.probing import ProbeModel
 from headrace.engine.calibration import calibrated
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
 from headrace.engine.compile import compile_queries
@@ -30,6 +31,7 @@ from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.physical import LiveQuery, Physical
+from headrace.engine.probe_orders import ProbePolicy
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
 from headrace.engine.runner import EpochReport, EpochRunner, Running, is_time_to_plan
@@ -297,6 +299,20 @@ class Race:
             self.settings.join_passes,
             self.settings.reorder_joins,
             self.settings.least_gain,
+            self.probe_policy,
+        )
+
+    @property
+    def probe_policy(self) -> ProbePolicy:
+        settings = self.settings
+        return ProbePolicy(
+            settings.probe_use,
+            settings.probe_strategy,
+            settings.probe_smoothing,
+            ProbeModel(settings.probe_cost_model),
+            settings.probe_cycle,
+            settings.probe_history,
+            settings.probe_least_gain,
         )
 
     @property

@@ -158,6 +158,7 @@ class EpochRunner:
         self._leave_out(report.failures)
         report.seconds["commit"] = time.monotonic() - started
         report.jobs = self._executor.jobs
+        attempt.learn()
         report.changes = [*self._changes, *self.joins.changes, *self.early.changes]
         self._changes, self.joins.changes, self.early.changes = [], [], []
         for family, load in report.loads.items():
@@ -276,6 +277,13 @@ class _Attempt:
         self._report.late = self._epoch.late
         self._report.loads = self._epoch.loads
         return self._epoch.state
+
+    def learn(self) -> None:
+        """Take in what multi-way joins saw, now that the epoch is true."""
+        for probed in self._epoch.probed.values():
+            switches = probed.memory.learn(self._report.epoch, probed.join.observed)
+            names = probed.memory.names
+            self._runner.joins.changes += [switch.text(names) for switch in switches]
 
     def release(self) -> None:
         for batch in self._epoch.batches.values():

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions
 from sqlglot import exp
 
 from headrace.engine.files import is_local, plain_path
-from headrace.engine.inputs import BatchInput, FilesInput, Inputs
+from headrace.engine.inputs import BatchInput, FilesInput, Inputs, ProbedInput
 from headrace.engine.relations import Sql, call
 from headrace.engine.writes import Inner, Write, Written, WrittenFile
 from headrace.plan.types import Schema
@@ -98,6 +98,10 @@ class SparkExecutor:
                 case FilesInput(files=files, schema=schema):
                     paths = [file.path for file in files]
                     frame = self.session.read.schema(ddl(schema)).parquet(*paths)
+                case ProbedInput(definition=definition):
+                    query = definition()
+                    self._bind(query)
+                    frame = self.read(query)
             frame.createOrReplaceTempView(name)
 
     def _adapt(self, rows: int | None) -> None:

@@ -14,7 +14,7 @@ are, and are inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -81,6 +81,29 @@ class KeyEdge:
     right_key: Expr
 
 
+#: Keys that are all equal to each other, as (input, expression).
+KeyClasses = tuple[tuple[tuple[int, Expr], ...], ...]
+
+
+def _key_classes(keys: Iterable[KeyEdge]) -> KeyClasses:
+    classes: list[set[tuple[int, Expr]]] = []
+    for edge in keys:
+        ends = {(edge.left, edge.left_key), (edge.right, edge.right_key)}
+        touched = [c for c in classes if c & ends]
+        classes = [c for c in classes if not c & ends]
+        classes.append(ends.union(*touched))
+    return tuple(tuple(sorted(c, key=lambda end: (end[0], str(end[1])))) for c in classes)
+
+
+def _equal_within(keys: Iterable[KeyEdge]) -> Iterator[Expr]:
+    """From a.x = b.k and a.y = b.k follows a.x = a.y, which no join of two inputs checks."""
+    for members in _key_classes(keys):
+        first: dict[int, Expr] = {}
+        for index, key in members:
+            if first.setdefault(index, key) != key:
+                yield Call("=", (first[index], key), BOOLEAN)
+
+
 @dataclass(frozen=True)
 class JoinGraph:
     """The inputs of a tree of inner joins and the conditions between them.
@@ -111,18 +134,13 @@ class JoinGraph:
         return frozenset(self.owner(name) for name in expr.columns())
 
     @cached_property
-    def key_classes(self) -> tuple[tuple[tuple[int, Expr], ...], ...]:
+    def key_classes(self) -> KeyClasses:
         """Keys that are all equal to each other, as (input, expression).
 
         From a.k = b.k and a.k = c.k follows b.k = c.k: NULL equals nothing in any of the three.
+        Where an input has several keys of a class, that they are equal is one of ``predicates``.
         """
-        classes: list[set[tuple[int, Expr]]] = []
-        for edge in self.keys:
-            ends = {(edge.left, edge.left_key), (edge.right, edge.right_key)}
-            touched = [c for c in classes if c & ends]
-            classes = [c for c in classes if not c & ends]
-            classes.append(ends.union(*touched))
-        return tuple(tuple(sorted(c, key=lambda end: (end[0], str(end[1])))) for c in classes)
+        return _key_classes(self.keys)
 
     def shares_key(self, one: frozenset[int], other: frozenset[int]) -> bool:
         """Whether an equality, written or implied, ties two sets of inputs."""
@@ -307,7 +325,7 @@ def join_graph(node: Join, tables: bool = False) -> JoinGraph:
         leaves,
         tuple(keys),
         tuple(times),
-        tuple(predicates),
+        (*predicates, *_equal_within(keys)),
         _written(node, iter(range(len(leaves))), tables),
         any(join.time is not None for join in joins),
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from headrace.engine.buckets import kernel
+from headrace.engine.buckets import kernel, local_index, probe_kernel
 from headrace.engine.buckets.answers import Answers
 from headrace.engine.buckets.meanings import Untranslatable
 from headrace.engine.buckets.pieces import (
@@ -36,7 +36,8 @@ from headrace.errors import HeadraceError, QueryError
 from headrace.settings import Settings
 
 # The kernel travels with the job, so that executors need not have this package installed.
-cloudpickle.register_pickle_by_value(kernel)  # type: ignore[no-untyped-call]
+for module in (kernel, probe_kernel, local_index):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,10 @@ class BucketExecutor:
             outcomes |= self._run(pieces)
         return outcomes
 
+    def parts_of_indexes(self, rows: int) -> int:
+        """Into how many parts the indexes of a join are cut that hold so many rows."""
+        return self._cutter.parts_of_indexes(rows)
+
     def verdict(self, write: Write) -> str:
         """Who would run a write, if there were many rows."""
         try:
@@ -127,6 +132,8 @@ class BucketExecutor:
                 )
             for answer in task["answers"]:
                 answers[answer["write"]].add(answer)
+                for name, learnt in answer.get("probes", {}).items():
+                    self._inputs.learn(name, learnt)
         return {index: self._outcome(given) for index, given in answers.items()}
 
     def _outcome(self, answers: Answers) -> Outcome:

@@ -8,12 +8,16 @@ nobody: only the files of the answer that counts are ever looked at.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
+
+from headrace.engine.buckets.probe_kernel import ProbeJoin
 
 Spec = dict[str, Any]
 
@@ -63,6 +67,8 @@ class _Task:
         self._inputs: dict[str, Spec] = spec["inputs"]
         self._opened: dict[str, Exception | None] = {}
         self._readers = Counter(r for piece in spec["pieces"] for r in piece["inputs"].values())
+        self._probes: dict[str, ProbeJoin] = {}
+        self._checks: Any = None
 
     def run(self, piece: Spec) -> Spec:
         """One piece of work; an error is part of the answer, since others go on."""
@@ -74,7 +80,9 @@ class _Task:
                 self._connection.execute(
                     f'CREATE OR REPLACE TEMP VIEW "{name}" AS SELECT * FROM "{reading}"'
                 )
-            return self._write(piece, begun)
+            answer = self._write(piece, begun)
+            answer["probes"] = self._probed(piece)
+            return answer
         except Exception as error:
             for path in begun:
                 _delete(path)
@@ -93,6 +101,10 @@ class _Task:
             return
         try:
             source = self._inputs[reading]
+            if "probe" in source:
+                self._probe(reading, source)
+                self._opened[reading] = None
+                return
             rows = _reading(self._connection, source)
             kind = "TABLE" if self._readers[reading] > 1 and source["strict"] else "VIEW"
             self._connection.execute(f'CREATE TEMP {kind} "{reading}" AS {rows}')
@@ -100,6 +112,61 @@ class _Task:
         except Exception as error:
             self._opened[reading] = error
             raise
+
+    def _probe(self, reading: str, source: Spec) -> None:
+        """Make the results of a join known under a name: as they are found, or all of them if
+        they are read more than once."""
+        import pyarrow as pa
+
+        spec = source["probe"]
+        join = self._probes[reading] = ProbeJoin(spec, self._stored_rows, self._met)
+        found = join.batches(list(spec["types"]))
+        first = next(found, None)
+        connection = self._connection
+        if first is None:
+            columns = (f"CAST(NULL AS {t}) AS {_quoted(n)}" for n, t in spec["types"].items())
+            rows = f"(SELECT {', '.join(columns)} WHERE false)"
+        else:
+            batches = itertools.chain([first], found)
+            rows = f'"results of {reading}"'
+            connection.register(
+                f"results of {reading}", pa.RecordBatchReader.from_batches(first.schema, batches)
+            )
+        condition = f" WHERE {spec['verified']}" if spec["verified"] else ""
+        # What is only looked up by a hash is verified where all of its columns are there.
+        kind = "VIEW" if source["once"] and self._readers[reading] == 1 else "TABLE"
+        connection.execute(f'CREATE TEMP {kind} "{reading}" AS SELECT * FROM {rows}{condition}')
+
+    def _stored_rows(self, one: Spec, paths: Sequence[str]) -> Any:
+        """Rows of an input of a join from files, as its indexes hold them."""
+        reading = {"files": list(paths), "shared": [], "where": one["where"], "strict": False}
+        rows = _reading(self._connection, {**reading, "columns": one["types"]})
+        self._connection.execute(f'CREATE OR REPLACE TEMP VIEW "{one["stored"]}" AS {rows}')
+        return self._connection.sql(one["sql"]).to_arrow_table()
+
+    def _met(self, columns: dict[str, Any], condition: str) -> Any:
+        """The positions of rows for which a condition holds."""
+        import duckdb
+        import numpy as np
+        import pyarrow as pa
+
+        if self._checks is None:
+            # Not the connection that reads the results while they are found.
+            self._checks = duckdb.connect(config={"threads": 1})
+            self._checks.execute("SET TimeZone = 'UTC'")
+        rows = pa.table({**columns, "__position": np.arange(len(next(iter(columns.values()))))})
+        self._checks.register("rows", rows)
+        met = self._checks.execute(f"SELECT __position FROM rows WHERE {condition}")
+        return met.fetchnumpy()["__position"]
+
+    def _probed(self, piece: Spec) -> Spec:
+        """What the joins that a piece was the first to read have learnt."""
+        learnt = {}
+        for name, reading in piece["inputs"].items():
+            join = self._probes.pop(reading, None)
+            if join is not None:
+                learnt[name] = join.statistics()
+        return learnt
 
     def _write(self, piece: Spec, begun: list[str]) -> Spec:
         connection = self._connection
@@ -110,7 +177,7 @@ class _Task:
             answer["inner"] = self._row(f'SELECT {inner["watch"]} FROM "{inner["name"]}"')
         rows = f"({piece['sql']})"
         whole = None
-        if piece["watch"] or len(piece["outputs"]) > 1:
+        if len(piece["outputs"]) + bool(piece["watch"]) > 1:
             whole = f"whole_{piece['write']}"
             connection.execute(f'CREATE OR REPLACE TEMP TABLE "{whole}" AS {piece["sql"]}')
             rows = f'"{whole}"'

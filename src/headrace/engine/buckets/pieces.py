@@ -10,11 +10,12 @@ import duckdb
 
 from headrace.engine.arrangements import Split
 from headrace.engine.buckets.meanings import Untranslatable, duckdb_type, same_kind
+from headrace.engine.buckets.probe_specs import read_columns
 from headrace.engine.buckets.render import identifier
 from headrace.engine.buckets.splits import Cut
 from headrace.engine.buckets.translation import Translated
 from headrace.engine.files import is_local, plain_path
-from headrace.engine.inputs import BatchInput, FilesInput, Input
+from headrace.engine.inputs import BatchInput, FilesInput, Input, ProbedInput
 from headrace.settings import Settings
 
 #: Names the hash by which rows are told apart.
@@ -49,11 +50,13 @@ class Cutter:
         rows, write = translated.rows, translated.write
         # Rows that come out are work as much as those that go in.
         work = None if rows is None else max(rows, write.expected_rows or 0)
-        parts = self._worth(work)
+        probed = [plan.join.parts for plan in translated.probed.values()]
+        # The indexes of a join are cut once and for all.
+        parts = max(probed) if probed else self._worth(work)
         cut = best_cut(translated, parts) if parts > 1 else None
         split = self._split(translated)
         if cut is None:
-            too_many = rows is None or rows > self._settings.whole_rows
+            too_many = not probed and (rows is None or rows > self._settings.whole_rows)
             if parts > 1 and too_many and self._settings.executor == "auto":
                 raise Untranslatable(f"{rows or 'unknown'} rows that no column tells apart")
             return [Piece(index, translated, None, 0, 1, rows or 0, split)]
@@ -61,6 +64,13 @@ class Cutter:
             parts = min(parts, max(_handouts(s) for s in translated.inputs.values()))
         share = (rows or self._settings.task_rows * parts) / parts
         return [Piece(index, translated, cut, part, parts, share, split) for part in range(parts)]
+
+    def parts_of_indexes(self, rows: int) -> int:
+        """Twice as many whenever there is enough for each: they are cut anew each time."""
+        parts = 1
+        while parts * 2 <= self._most and rows >= parts * 2 * self._settings.task_rows:
+            parts *= 2
+        return parts
 
     def _worth(self, rows: int | None) -> int:
         if rows is None:
@@ -106,7 +116,8 @@ def task_specs(pieces: list[Piece], tasks: int, memory: str) -> list[dict[str, A
         for _ in range(count)
     ]
     for piece in sorted(pieces, key=lambda p: -p.rows):
-        task = loads.index(min(loads))
+        # Who probes the same part of a join shares what it found.
+        task = piece.part % count if piece.translated.probed else loads.index(min(loads))
         # A piece without rows is work too.
         loads[task] += piece.rows + 1_000
         _add(specs[task], piece)
@@ -118,6 +129,10 @@ def _add(spec: dict[str, Any], piece: Piece) -> None:
     columns = dict(piece.cut.columns) if piece.cut is not None else {}
     readings: dict[str, str] = {}
     for name, source in translated.inputs.items():
+        if name in translated.probed:
+            readings[name] = f"{name} {piece.part}/{piece.parts}"
+            spec["inputs"][readings[name]] = _probing(translated, name, piece, spec)
+            continue
         column = columns.get(name)
         # All definitions of a task that read the same rows of a stream share them.
         origin = f"batch_{id(source.batch)}" if isinstance(source, BatchInput) else name
@@ -138,6 +153,27 @@ def _add(spec: dict[str, Any], piece: Piece) -> None:
 
 
 # What a piece reads
+
+
+def _probing(
+    translated: Translated, name: str, piece: Piece, spec: dict[str, Any]
+) -> dict[str, Any]:
+    """A part of a join, with the columns that all definitions of the task read of it."""
+    plan = translated.probed[name]
+    write = translated.write
+    queries = [write.query] if write.inner is None else [write.query, write.inner.query]
+    columns = {column for query in queries for column in read_columns(query, plan.join.schema)}
+    known = spec["inputs"].get(f"{name} {piece.part}/{piece.parts}")
+    if known is not None:
+        columns |= known["probe"]["types"].keys()
+    texts = [translated.sql, *(translated.inner or {}).values()]
+    uses = sum(text.count(identifier(name)) for text in texts)
+    return {
+        "probe": plan.part(piece.part, piece.parts, columns, HASHING),
+        "name": name,
+        # Results that are read once are never held all at once.
+        "once": known is None and uses <= 1,
+    }
 
 
 def _reading(source: Input, column: str | None, piece: Piece) -> dict[str, Any]:
@@ -164,7 +200,7 @@ def _reading(source: Input, column: str | None, piece: Piece) -> dict[str, Any]:
 
 def _of_part(source: Input, wanted: Split) -> tuple[list[str], bool]:
     """The files that may hold rows of a part, and whether they hold nothing else."""
-    if isinstance(source, BatchInput):
+    if not isinstance(source, FilesInput):
         return source.paths, False
     told_apart = (wanted.column, wanted.parts, wanted.hashing)
     paths, all_ready = [], True
@@ -199,6 +235,8 @@ def _is_cuttable(source: Input) -> bool:
 
 def _handouts(source: Input) -> int:
     """Into how many parts the rows of an input can be cut, whatever is in them."""
+    if isinstance(source, ProbedInput):
+        return source.parts
     files = len(source.paths)
     return max(files, _MOST_READERS) if files and _is_cuttable(source) else files
 
@@ -206,6 +244,8 @@ def _handouts(source: Input) -> int:
 def _files_with_rows(source: Input) -> list[tuple[float, Split | None]]:
     if isinstance(source, FilesInput):
         return [(file.rows, file.split) for file in source.files]
+    if isinstance(source, ProbedInput):
+        return []
     paths = source.paths
     return [((source.rows or 1) / len(paths), None) for _ in paths]
 

@@ -48,14 +48,14 @@ class Cut:
 #: More ways than this are not followed; the first ones found are as good as any.
 _MOST = 16
 
-Lookup = Callable[[str], "exp.Query | Schema"]
+Lookup = Callable[[str], "exp.Query | Schema | list[Cut]"]
 
 
 def cuts(query: exp.Expr, lookup: Lookup, partial: bool = False) -> list[Cut]:
     """The ways in which a definition can be cut; none where it cannot.
 
-    ``lookup`` gives the schema of an input, or the definition behind a name. ``partial`` says that
-    the outermost groups may come out in parts.
+    ``lookup`` gives the schema of an input, the ways to cut one that is computed, or the definition
+    behind a name. ``partial`` says that the outermost groups may come out in parts.
     """
     match query:
         case exp.Subquery():
@@ -101,6 +101,8 @@ def _of_rows(source: exp.Expr, lookup: Lookup, partial: bool) -> list[Cut]:
     behind = lookup(source.name)
     if isinstance(behind, exp.Expr):
         return cuts(behind, lookup, partial)
+    if isinstance(behind, list):
+        return behind
     found = [Cut(((source.name, None),))]
     for field in behind:
         try:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from headrace.engine.buckets.meanings import Untranslatable, duckdb_type
+from headrace.engine.buckets.probe_specs import ProbedPlan, cuts_of, plan_probed
 from headrace.engine.buckets.render import duckdb_expression, duckdb_query, identifier
 from headrace.engine.buckets.splits import Cut, cuts
 from headrace.engine.files import is_local, plain_path
-from headrace.engine.inputs import BatchInput, Input, Inputs
+from headrace.engine.inputs import BatchInput, Input, Inputs, ProbedInput
 from headrace.engine.relations import Sql
 from headrace.engine.writes import Write
 from headrace.plan.types import Schema
@@ -23,7 +24,7 @@ class Translated:
     """A write as text for DuckDB, its inputs, and the ways in which it can be cut into parts.
 
     ``kept`` is the condition of the rows that are written; ``rows`` is how many are read and made,
-    if that is known.
+    if that is known. ``probed`` are those of the inputs that are joins to be probed.
     """
 
     write: Write
@@ -34,6 +35,7 @@ class Translated:
     inputs: Mapping[str, Input]
     cuts: list[Cut]
     rows: int | None
+    probed: Mapping[str, ProbedPlan] = field(default_factory=dict)
 
 
 def translate(write: Write, known: Inputs) -> Translated:
@@ -47,10 +49,17 @@ def translate(write: Write, known: Inputs) -> Translated:
             raise Untranslatable(f"the stream {stream}, whose rows come through Spark")
         _check_columns(source.schema)
     _check_columns(write.schema)
+    probed = {
+        name: plan_probed(source)
+        for name, source in inputs.items()
+        if isinstance(source, ProbedInput)
+    }
 
-    def lookup(name: str) -> exp.Query | Schema:
+    def lookup(name: str) -> exp.Query | Schema | list[Cut]:
         if write.inner is not None and name == write.inner.name:
             return write.inner.query
+        if name in probed:
+            return cuts_of(name, probed[name].join)
         return inputs[name].schema
 
     return Translated(
@@ -62,6 +71,7 @@ def translate(write: Write, known: Inputs) -> Translated:
         inputs,
         cuts(write.query, lookup, write.partial),
         _rows(known, inputs, queries),
+        probed,
     )
 
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from headrace.engine.arrangements import span
 from headrace.engine.epoch import Epoch
+from headrace.engine.inputs import FilesInput
 from headrace.engine.operators.base import Operator, Step, Store
 from headrace.engine.operators.counting import (
     counted_stream,
@@ -271,6 +272,22 @@ class Arranged:
                 if name not in (node.left if left else node.right).schema:
                     return None
         return name
+
+    def files(self, epoch: Epoch) -> tuple[FilesInput, FilesInput]:
+        """The stored rows of earlier epochs and of this one, as they are."""
+        stored = epoch.state.arrangement(self.store.name)
+        schema = self._stored_schema()
+        old, new = (
+            FilesInput([file for file in files if file.rows], schema)
+            for files in (stored.before(epoch.number), stored.of(epoch.number))
+        )
+        return old, new
+
+    def reading(self, stored: exp.Query) -> Relation:
+        """What the operator makes of stored rows."""
+        rows = self._finish(Relation(stored, self._stored_schema()), None, None)
+        assert rows is not None
+        return rows
 
     def new(self, epoch: Epoch) -> Relation | None:
         return self._finish(epoch.new(self.store.name, self._stored_schema()), None, None)

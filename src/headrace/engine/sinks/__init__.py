@@ -15,13 +15,14 @@ from headrace.engine.sinks.base import QuerySink
 from headrace.engine.sinks.console import ConsoleSink
 from headrace.engine.sinks.foreach import ForeachBatchSink
 from headrace.engine.sinks.memory import MemorySink
+from headrace.engine.sinks.noop import NoopSink
 from headrace.engine.sinks.parquet import ParquetSink
 from headrace.engine.sinks.results import ResultsSink
 from headrace.errors import SinkError
 from headrace.plan.nodes import Sink
 
 BatchFunction = Callable[[DataFrame, int], None]
-FORMATS = ("parquet", "memory", "console", "foreachBatch", "results")
+FORMATS = ("parquet", "memory", "console", "foreachBatch", "results", "noop")
 
 __all__ = ["FORMATS", "BatchFunction", "QuerySink", "make_sink"]
 
@@ -42,6 +43,8 @@ def make_sink(sink: Sink, spark: SparkSession, function: BatchFunction | None) -
             return ForeachBatchSink(sink, spark, function)
         case "results":
             return ResultsSink(sink)
+        case "noop":
+            return NoopSink(sink)
         case other:
             near = get_close_matches(other, FORMATS, 1)
             raise SinkError(

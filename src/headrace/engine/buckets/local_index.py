@@ -1,0 +1,331 @@
+"""Indexes of a join's inputs on the disks of executors, so that a task looks rows up, not through.
+
+The durable state of a stream is Parquet files, which know nothing of keys. A join without a bound
+on time may need any row of them, and must not read all for the sake of a few new ones. So each
+machine keeps the rows of a part of an input as *segments*: rows in the order of their keys' hashes,
+with a table of where each slot of hashes begins. New epochs become a small segment, and a segment
+that is not much smaller than the one before it is merged with it, so that there are few of them and
+each row is rewritten a few times only.
+
+Segments are made from committed state alone and can be made again from it at any time: a machine
+that has none reads the files, one that is behind reads those of the epochs that it missed. They are
+Arrow files which all workers of a machine map into memory, so they are there once.
+
+This module goes to the executors by value and needs nothing there but DuckDB, pyarrow and numpy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+#: A segment this many times smaller than the one before it stays apart.
+RATIO = 4
+#: Folders of runs that nobody has used for so many seconds are deleted.
+FORGOTTEN = 6 * 3600
+KEY, TIME = "__key", "__time"
+
+#: Classes of equal keys by which rows are looked up together.
+Path = tuple[int, ...]
+Array = Any
+
+
+class Segment:
+    """Rows of an input, and where to find them by each path.
+
+    Rows lie in the order of the first path's hashes; the others have a list of rows in their order.
+    """
+
+    def __init__(self, rows: Any, indexes: dict[Path, Slots], first: int, last: int) -> None:
+        self.rows = rows
+        self.indexes = indexes
+        self.first = first
+        self.last = last
+        self.count = int(rows.num_rows)
+        self._arrays: dict[str, Array] = {}
+
+    def array(self, name: str) -> Array:
+        """A column without NULLs as numbers."""
+        if name not in self._arrays:
+            self._arrays[name] = numbers(self.rows, name)
+        return self._arrays[name]
+
+
+class Slots:
+    """Hashes in order, the rows that have them, and where each slot begins.
+
+    A slot is the first bits of a hash. There are twice as many slots as rows, so a slot that is
+    looked up holds little else than what was looked for.
+    """
+
+    def __init__(self, hashes: Array, rows: Array | None, begins: Array, keys: int) -> None:
+        self.hashes = hashes
+        self.rows = rows
+        self.begins = begins
+        self.keys = keys
+        self.shift = np.uint64(64 - (len(begins) - 1).bit_length() + 1)
+
+    def look_up(self, hashes: Array) -> tuple[Array, Array]:
+        """For each hash, where its candidates begin and how many they are."""
+        slots = (hashes >> self.shift).astype(np.int64)
+        begins = self.begins[slots]
+        return begins, self.begins[slots + 1] - begins
+
+
+def numbers(rows: Any, name: str) -> Array:
+    column = rows.column(name)
+    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return whole.to_numpy(zero_copy_only=False)
+
+
+def mixed(values: Array) -> Array:
+    """A hash of whole numbers that no two of them share: every step of it can be undone."""
+    hashes = values.astype(np.uint64, copy=True)
+    hashes ^= hashes >> np.uint64(30)
+    hashes *= np.uint64(0xBF58476D1CE4E5B9)
+    hashes ^= hashes >> np.uint64(27)
+    hashes *= np.uint64(0x94D049BB133111EB)
+    hashes ^= hashes >> np.uint64(31)
+    return hashes
+
+
+def path_hashes(values: Callable[[int], Array], path: Path) -> Array:
+    """The hash of several keys; of a single one no two values share it."""
+    hashes = mixed(values(path[0]))
+    for key in path[1:]:
+        hashes = mixed(hashes * np.uint64(31) + values(key).astype(np.uint64))
+    return hashes
+
+
+def make_segment(rows: Any, paths: Sequence[Path], first: int, last: int) -> Segment:
+    """Put rows into order and index them."""
+    rows = rows.combine_chunks()
+    hashes = path_hashes(lambda key: numbers(rows, f"{KEY}{key}"), paths[0])
+    order = np.argsort(hashes, kind="stable")
+    rows = rows.take(pa.array(order)).combine_chunks()
+    indexes = {paths[0]: _slots(hashes[order], None)}
+    for path in paths[1:]:
+        hashes = path_hashes(lambda key: numbers(rows, f"{KEY}{key}"), path)
+        order = np.argsort(hashes, kind="stable")
+        indexes[path] = _slots(hashes[order], order.astype(np.int32))
+    return Segment(rows, indexes, first, last)
+
+
+def _slots(hashes: Array, rows: Array | None) -> Slots:
+    bits = max(1, (2 * len(hashes)).bit_length())
+    slots = (hashes >> np.uint64(64 - bits)).astype(np.int64)
+    begins = np.zeros((1 << bits) + 1, np.int32)
+    np.cumsum(np.bincount(slots, minlength=1 << bits), out=begins[1:])
+    keys = int(np.count_nonzero(hashes[1:] != hashes[:-1])) + 1 if len(hashes) else 0
+    return Slots(hashes, rows, begins, keys)
+
+
+def merged(one: Segment, other: Segment, paths: Sequence[Path], oldest: int | None) -> Segment:
+    """Both together, without rows that have expired."""
+    rows = pa.concat_tables([one.rows, other.rows]).combine_chunks()
+    if oldest is not None:
+        rows = rows.filter(pa.array(numbers(rows, TIME) >= oldest)).combine_chunks()
+    return make_segment(rows, paths, min(one.first, other.first), max(one.last, other.last))
+
+
+# Where segments are kept
+
+
+class Shelf:
+    """The segments of one part of one input, on this machine.
+
+    A folder of it is named by the epochs that it covers, and appears whole by a rename. What cannot
+    be written for want of space or rights is kept in memory by the worker that made it.
+    """
+
+    def __init__(self, run: str, key: str) -> None:
+        self._run = os.path.join(_base(), run)
+        self._folder = os.path.join(self._run, key)
+        self._opened: dict[str, Segment] = _memory().setdefault(self._folder, {})
+
+    def catch_up(
+        self,
+        spans: Sequence[tuple[int, int]],
+        read: Callable[[Sequence[int]], Any],
+        paths: Sequence[Path],
+        oldest: int | None,
+    ) -> list[Segment]:
+        """The segments that hold all files, the largest first.
+
+        ``spans`` are the first and last epoch in each file, and ``read`` gives the rows of the
+        files at some positions. ``oldest`` is the least time that may still be asked for.
+        """
+        if not spans:
+            return []
+        with self._locked():
+            found = self._segments()
+            missing = _missing(spans, list(found.values()))
+            if missing is None:
+                for name in found:
+                    self._drop(name)
+                found, missing = {}, list(range(len(spans)))
+            if missing:
+                added = make_segment(read(missing), paths, *_whole_span(spans, missing))
+                while found:
+                    name, before = list(found.items())[-1]
+                    if added.count * RATIO < before.count:
+                        break
+                    added = merged(before, added, paths, oldest)
+                    self._drop(name)
+                    del found[name]
+                found[self._keep(added)] = added
+        return list(found.values())
+
+    def _segments(self) -> dict[str, Segment]:
+        names = [name for name in os.listdir(self._folder) if name[0].isdigit()]
+        for name in [name for name in self._opened if name[0].isdigit()]:
+            if name not in names:
+                del self._opened[name]
+        for name in names:
+            if name not in self._opened:
+                self._opened[name] = _load(os.path.join(self._folder, name))
+        return {name: self._opened[name] for name in sorted(self._opened, key=_epoch_of)}
+
+    def _keep(self, segment: Segment) -> str:
+        name = f"{segment.first}-{segment.last}-{uuid.uuid4().hex[:8]}"
+        try:
+            hidden = os.path.join(self._folder, f".{name}")
+            _save(segment, hidden)
+            os.rename(hidden, os.path.join(self._folder, name))
+            segment = _load(os.path.join(self._folder, name))
+        except OSError:
+            shutil.rmtree(os.path.join(self._folder, f".{name}"), ignore_errors=True)
+            name = f"m{name}"
+        self._opened[name] = segment
+        return name
+
+    def _drop(self, name: str) -> None:
+        self._opened.pop(name, None)
+        # Who has it mapped still can read it.
+        shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One task at a time; a second one finds the work done."""
+        if not os.path.isdir(self._folder):
+            _forget_others(os.path.dirname(self._run), os.path.basename(self._run))
+        os.makedirs(self._folder, exist_ok=True)
+        os.utime(self._run)
+        with open(os.path.join(self._folder, ".lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _missing(spans: Sequence[tuple[int, int]], known: Sequence[Segment]) -> list[int] | None:
+    """The files that no segment holds; None where that cannot be told.
+
+    Files of several epochs may have been merged across the bounds of segments, or another worker
+    may hold in memory what it could not write.
+    """
+    held = sorted((segment.first, segment.last) for segment in known)
+    if any(after[0] <= before[1] for before, after in pairwise(held)):
+        return None
+    missing = [
+        i
+        for i, (first, last) in enumerate(spans)
+        if not any(low <= first and last <= high for low, high in held)
+    ]
+    if missing:
+        first, last = _whole_span(spans, missing)
+        if any(low <= last and first <= high for low, high in held):
+            return None
+    return missing
+
+
+def _whole_span(spans: Sequence[tuple[int, int]], of: Sequence[int]) -> tuple[int, int]:
+    return min(spans[i][0] for i in of), max(spans[i][1] for i in of)
+
+
+def _epoch_of(name: str) -> int:
+    return int(name.removeprefix("m").split("-")[0])
+
+
+def _base() -> str:
+    """Where Spark keeps what it deletes when the application ends."""
+    local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return os.path.join(local or tempfile.gettempdir(), "headrace-index")
+
+
+def _memory() -> dict[str, dict[str, Any]]:
+    """What this worker has opened. A task brings this module along; what it shall leave for the
+    next one must not be part of it."""
+    keeper = sys.modules.setdefault("_headrace_worker", ModuleType("_headrace_worker"))
+    opened: dict[str, dict[str, Any]] = keeper.__dict__.setdefault("opened", {})
+    return opened
+
+
+def _forget_others(base: str, run: str) -> None:
+    """Delete what runs have left behind that ended long ago."""
+    if not os.path.isdir(base):
+        return
+    for name in os.listdir(base):
+        folder = os.path.join(base, name)
+        if name != run and time.time() - os.path.getmtime(folder) > FORGOTTEN:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _save(segment: Segment, folder: str) -> None:
+    os.makedirs(folder)
+    with (
+        pa.OSFile(f"{folder}/rows.arrow", "wb") as file,
+        pa.ipc.new_file(file, segment.rows.schema) as writer,
+    ):
+        writer.write_table(segment.rows, max_chunksize=max(segment.count, 1))
+    columns: dict[str, Any] = {}
+    for path, slots in segment.indexes.items():
+        name = "_".join(map(str, path))
+        columns[f"hashes {name}"] = slots.hashes
+        columns[f"begins {name}"] = slots.begins
+        columns[f"keys {name}"] = np.array([slots.keys])
+        if slots.rows is not None:
+            columns[f"rows {name}"] = slots.rows
+    # One row of lists: arrays of different lengths in one file.
+    lists = [
+        pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), pa.array(values))
+        for values in columns.values()
+    ]
+    batch = pa.record_batch(lists, names=list(columns))
+    with (
+        pa.OSFile(f"{folder}/index.arrow", "wb") as file,
+        pa.ipc.new_file(file, batch.schema) as writer,
+    ):
+        writer.write_batch(batch)
+
+
+def _load(folder: str) -> Segment:
+    rows = pa.ipc.open_file(pa.memory_map(f"{folder}/rows.arrow")).read_all()
+    if rows.num_rows == 0:
+        rows = rows.combine_chunks()
+    batch = pa.ipc.open_file(pa.memory_map(f"{folder}/index.arrow")).get_batch(0)
+    arrays = {name: batch.column(name).values.to_numpy() for name in batch.schema.names}
+    indexes: dict[Path, Slots] = {}
+    for name in arrays:
+        kind, _, text = name.partition(" ")
+        if kind == "hashes":
+            path = tuple(map(int, text.split("_")))
+            indexes[path] = Slots(
+                arrays[name],
+                arrays.get(f"rows {text}"),
+                arrays[f"begins {text}"],
+                int(arrays[f"keys {text}"][0]),
+            )
+    first, last, *_ = os.path.basename(folder).split("-")
+    return Segment(rows, indexes, int(first), int(last))

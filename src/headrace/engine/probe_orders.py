@@ -1,0 +1,198 @@
+"""In which order new rows of each input of a multi-way join probe the others, while it runs.
+
+The epochs of a join make up cycles. Each epoch tells what a sample of its new rows found; when a
+cycle ends, the statistics of the next one are forecast from the past ones, and the strategy plans
+orders by them. No state depends on an order, so changing it costs nothing; still it changes only
+when that is expected to save something, or noise would make it change for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.cost.probing import (
+    ProbeModel,
+    ProbeTuning,
+    StateKind,
+    match_only,
+    query_only,
+    sequence_rank,
+)
+from headrace.optimizer.probing import ablations, dp_pick, fixed_order
+from headrace.optimizer.probing.fixed_order import initial_orders
+from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
+from headrace.optimizer.probing.sequences import sequence_text
+from headrace.optimizer.probing.strategies import STRATEGIES
+from headrace.plan.join_graph import JoinGraph
+from headrace.settings import ProbeCycle
+from headrace.stats.probes import EdgeCounts, ProbeHistory, ProbeStatistics
+
+#: What of the costs the strategies compare that plan by those of whole sequences.
+COMPARED_BY = {
+    dp_pick.NAME: lambda tuning: tuning,
+    ablations.QUERY_COST_ONLY: query_only,
+    ablations.MATCH_COST_ONLY: match_only,
+}
+#: Indexes are in the order of hashes, and looked up by slots of them.
+KIND = StateKind.HASH
+
+
+@dataclass(frozen=True)
+class ProbePolicy:
+    """What the user asks of multi-way joins.
+
+    ``use`` says which joins probe indexes: those without a condition on time, all, or none.
+    ``least_gain`` is the share of the cost that another order must save.
+    """
+
+    use: str = "auto"
+    strategy: str = dp_pick.NAME
+    smooth: bool = True
+    model: ProbeModel = ProbeModel.ENGINE
+    cycle: ProbeCycle = field(default_factory=ProbeCycle)
+    history: int = 60
+    least_gain: float = 0.1
+    tuning: ProbeTuning = field(default_factory=ProbeTuning)
+
+    @property
+    def compared_by(self) -> ProbeTuning | None:
+        """By which costs orders are compared; None for strategies that do not look at those of
+        whole sequences, and so cannot be asked what they expect to save."""
+        return COMPARED_BY[self.strategy](self.tuning) if self.strategy in COMPARED_BY else None
+
+    def fixed(self) -> ProbePolicy:
+        """The same, in the order to begin with."""
+        return replace(self, strategy=fixed_order.NAME)
+
+    def takes(self, graph: JoinGraph) -> bool:
+        """Whether a graph of joins is probed."""
+        if self.use == "never" or len(graph.leaves) < 2 or not probe_graph(graph).connected:
+            return False
+        return self.use == "always" or not graph.timed
+
+
+def probe_graph(graph: JoinGraph) -> ProbeGraph:
+    classes = (frozenset(index for index, _ in members) for members in graph.key_classes)
+    return ProbeGraph(len(graph.leaves), tuple(classes))
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A change of the order in which an input's new rows probe."""
+
+    epoch: int
+    driver: int
+    before: ProbeSequence
+    after: ProbeSequence
+    #: The share of the cost that it was expected to save.
+    gain: float
+
+    def text(self, names: Sequence[str]) -> str:
+        return (
+            f"probe order {sequence_text(self.after, names)} "
+            f"(was {sequence_text(self.before, names)}, saves {self.gain:.0%})"
+        )
+
+
+@dataclass
+class ProbeMemory:
+    """What is known of one multi-way join, and the orders that it has at present."""
+
+    graph: ProbeGraph
+    names: tuple[str, ...]
+    initial: tuple[int, ...]
+    policy: ProbePolicy
+    orders: dict[int, ProbeSequence]
+    history: ProbeHistory
+    statistics: ProbeStatistics | None = None
+    switches: list[Switch] = field(default_factory=list)
+    #: Seconds that tasks spent on statistics, and altogether.
+    statistics_seconds: float = 0.0
+    seconds: float = 0.0
+    parts: int = 1
+    _epochs: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, graph: JoinGraph, policy: ProbePolicy, initial: tuple[int, ...]) -> ProbeMemory:
+        probed = probe_graph(graph)
+        return cls(
+            probed,
+            graph.names,
+            initial,
+            policy,
+            initial_orders(probed, initial),
+            ProbeHistory(policy.history),
+        )
+
+    def learn(self, epoch: int, observed: Sequence[Mapping[str, Any]]) -> list[Switch]:
+        """Take in what the parts of an epoch saw; the switches if that ends a cycle."""
+        if not observed:
+            return []
+        self._add(observed)
+        self._epochs += 1
+        if not self.policy.cycle.is_over(self._epochs, 1_000 * (time.monotonic() - self._began)):
+            return []
+        self._epochs, self._began = 0, time.monotonic()
+        return self._plan(epoch) if self.history.close() is not None else []
+
+    def _add(self, observed: Sequence[Mapping[str, Any]]) -> None:
+        edges: dict[tuple[int, int], EdgeCounts] = {}
+        keys: dict[tuple[int, int], float] = {}
+        rows: dict[int, float] = {}
+        arrivals: dict[int, int] = {}
+        for part in observed:
+            for one, other, *counts in part["counts"]:
+                edges[one, other] = edges.get((one, other), EdgeCounts()) + EdgeCounts(*counts)
+            for one, other, count in part["keys"]:
+                keys[one, other] = keys.get((one, other), 0.0) + count
+            for index, held in enumerate(part["rows"]):
+                rows[index] = rows.get(index, 0.0) + held
+            for index, new in enumerate(part["arrivals"]):
+                arrivals[index] = arrivals.get(index, 0) + new
+            self.statistics_seconds += part["seconds"]["statistics"]
+            self.seconds += part["seconds"]["all"]
+        self.history.add(edges, keys, rows, arrivals)
+
+    def _plan(self, epoch: int) -> list[Switch]:
+        statistics = self.statistics = self.history.forecast(self.policy.smooth)
+        if statistics is None:
+            return []
+        policy = self.policy
+        planned = STRATEGIES[policy.strategy].orders(
+            self.graph, statistics, policy.tuning, KIND, policy.model, self.initial
+        )
+        switches = []
+        for driver, after in planned.items():
+            before = self.orders[driver]
+            gain = self.gain(before, after)
+            if after != before and (policy.compared_by is None or gain >= policy.least_gain):
+                switches.append(Switch(epoch, driver, before, after, gain))
+                self.orders[driver] = after
+        self.switches += switches
+        return switches
+
+    def cost(self, sequence: ProbeSequence) -> float | None:
+        """Seconds that a new row is expected to cost; None while something in it is unknown."""
+        if self.statistics is None:
+            return None
+        unknown, seconds = self._rank(sequence, self.statistics)
+        return None if unknown else seconds
+
+    def gain(self, before: ProbeSequence, after: ProbeSequence) -> float:
+        """The share of the cost of one order that another is expected to save."""
+        if self.statistics is None:
+            return 0.0
+        unknown, stay = self._rank(before, self.statistics)
+        still_unknown, change = self._rank(after, self.statistics)
+        if unknown != still_unknown:
+            # What is not known cannot be compared; better is what is known.
+            return 1.0 if still_unknown < unknown else 0.0
+        return 1 - change / stay if stay > 0 else 0.0
+
+    def _rank(self, sequence: ProbeSequence, statistics: ProbeStatistics) -> tuple[int, float]:
+        tuning = self.policy.compared_by or self.policy.tuning
+        return sequence_rank(sequence, statistics, tuning, KIND, self.policy.model)

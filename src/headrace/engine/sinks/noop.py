@@ -1,0 +1,27 @@
+"""Nowhere: rows are computed and counted, as with Spark's format of the same name.
+
+For measurements, and for queries that are only kept warm.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from headrace.engine.epoch import Epoch
+from headrace.engine.relations import Relation
+from headrace.engine.sinks.base import QuerySink
+from headrace.engine.writes import Steps, Write
+
+
+class NoopSink(QuerySink):
+    """Takes the rows, and keeps their number."""
+
+    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+        written = yield Write(
+            self.name,
+            rows.query,
+            rows.schema,
+            watch={"rows": exp.Count(this=exp.Star())},
+            only_seen=True,
+        )
+        return int(written.seen["rows"] or 0)

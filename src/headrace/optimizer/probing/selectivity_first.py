@@ -1,0 +1,37 @@
+"""The most selective input next, as in MJoin and GrubJoin (Section 5.2, selectivityFirst).
+
+Selectivity is what it is for joins of tables: the share of the cross product that matches. A probe
+from l finds γ μ of the rows of r on the average.
+"""
+
+from __future__ import annotations
+
+from headrace.cost.probing import ProbeModel, ProbeTuning, StateKind
+from headrace.optimizer.probing.fixed_order import initial_orders
+from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
+from headrace.optimizer.probing.strategy import one_after_another
+from headrace.stats.probes import Edge, ProbeStatistics
+
+NAME = "selectivity_first"
+
+
+def orders(
+    graph: ProbeGraph,
+    statistics: ProbeStatistics | None,
+    tuning: ProbeTuning,
+    kind: StateKind,
+    model: ProbeModel,
+    initial: tuple[int, ...],
+) -> dict[int, ProbeSequence]:
+    if statistics is None:
+        return initial_orders(graph, initial)
+    return one_after_another(graph, initial, lambda pair: selectivity(statistics, pair))
+
+
+def selectivity(statistics: ProbeStatistics, pair: Edge) -> float | None:
+    """The share of a pair's cross product that matches; None while it is unknown."""
+    rows = statistics.rows.get(pair[1])
+    if rows is None or pair not in statistics.rates or pair not in statistics.means:
+        return None
+    # Of less than one row there is no share, and next to nothing to find.
+    return statistics.rates[pair] * statistics.means[pair] / max(rows, 1.0)

@@ -1,0 +1,79 @@
+"""What a strategy is, and what those have in common that take one input after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.cost.probing import ProbeModel, ProbeTuning, StateKind
+from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
+from headrace.stats.probes import Edge, ProbeStatistics
+
+
+class Orders(Protocol):
+    """For every input, in which order a new row of it probes the others.
+
+    ``initial`` is an order of all inputs: it decides between equals, and alone where nothing is
+    known. A pair without statistics is never given a number; it is the last choice. Inputs that
+    are not all connected are a ``PlanError``.
+    """
+
+    def __call__(
+        self,
+        graph: ProbeGraph,
+        statistics: ProbeStatistics | None,
+        tuning: ProbeTuning,
+        kind: StateKind,
+        model: ProbeModel,
+        initial: tuple[int, ...],
+    ) -> dict[int, ProbeSequence]: ...
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to choose orders, with the name by which it is asked for."""
+
+    name: str
+    orders: Orders
+
+
+def one_after_another(
+    graph: ProbeGraph, initial: tuple[int, ...], value: Callable[[Edge], float | None]
+) -> dict[int, ProbeSequence]:
+    """For every driver, always the pair of least value next; where values are unknown or equal, the
+    input that comes first in the initial order."""
+    require_order(graph, initial)
+    return {driver: _next_by_next(graph, driver, initial, value) for driver in range(graph.count)}
+
+
+def require_order(graph: ProbeGraph, initial: tuple[int, ...]) -> None:
+    """An error unless all inputs can be probed and the initial order has each of them once."""
+    graph.require_connected()
+    if sorted(initial) != list(range(graph.count)):
+        raise ValueError(f"not an order of {graph.count} inputs: {initial}")
+
+
+def _next_by_next(
+    graph: ProbeGraph,
+    driver: int,
+    initial: tuple[int, ...],
+    value: Callable[[Edge], float | None],
+) -> ProbeSequence:
+    def rank(pair: Edge) -> tuple[bool, float]:
+        found = value(pair)
+        return found is None, found or 0.0
+
+    present, sequence = 1 << driver, []
+    while present != graph.everything:
+        candidates = [
+            pair
+            for right in initial
+            if not present >> right & 1
+            for pair in graph.pairs(present, driver, right)
+        ]
+        # The first of equals: candidates come in the initial order.
+        best = min(candidates, key=rank)
+        sequence.append(best)
+        present |= 1 << best[1]
+    return tuple(sequence)

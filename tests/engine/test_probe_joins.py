@@ -1,0 +1,272 @@
+"""Multi-way joins that probe indexes put out in each epoch what the oracle says.
+
+Random graphs of joins over random arrivals: late and repeated rows, hot keys, keys that one stream
+alone has, NULLs, streams that are empty or stop, rows that expire; with restarts, merged files, and
+strategies that change between the epochs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.engine.buckets.probe_kernel import MOST_ROWS
+from headrace.engine.executor import Executor
+from headrace.engine.join_orders import JoinPolicy
+from headrace.engine.probe_orders import ProbePolicy
+from headrace.optimizer.probing.strategies import STRATEGIES
+from headrace.plan.nodes import Node, OutputMode, Source, Table
+from headrace.plan.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Schema
+from headrace.settings import ProbeCycle
+from headrace.sql import plan_query
+from tests.support.compare import assert_same_rows
+from tests.support.engine import WindowPlan, run_engine, tiny_executor
+from tests.support.oracle import run_epochs
+from tests.support.streams import Epochs, Row
+
+pytestmark = pytest.mark.spark
+
+BEGIN = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.UTC)
+COLUMNS = Schema.of(
+    (("k", BIGINT), ("j", INT), ("s", STRING), ("d", DATE), ("v", BIGINT), ("ts", TIMESTAMP))
+)
+NAMES = "abcdef"
+CATALOG: dict[str, Source | Table] = {
+    name: Source(name, COLUMNS, "ts", 2_000 * i) for i, name in enumerate(NAMES)
+}
+#: Columns that may be equal: whole numbers of two widths, texts, and days.
+KEYS = (("k", "k"), ("k", "k"), ("k", "j"), ("j", "j"), ("s", "s"), ("d", "d"), ("k", "v"))
+
+
+def plans_of(**policy: Any) -> WindowPlan:
+    return WindowPlan(joins=JoinPolicy(probing=ProbePolicy(cycle=ProbeCycle(epochs=1), **policy)))
+
+
+#: Every strategy, and the delta join that reads all rows.
+STRATEGY_PLANS = (
+    *(plans_of(strategy=name, least_gain=0.0) for name in STRATEGIES),
+    plans_of(use="never"),
+)
+
+
+@pytest.fixture(scope="module")
+def executor(spark: SparkSession) -> Executor:
+    return tiny_executor(spark, executor="buckets")
+
+
+# --- Random joins and arrivals -------------------------------------------------------------------
+
+
+def random_graph(chance: random.Random, names: str) -> str:
+    """A connected graph as SQL: a star, a chain, a cycle, or anything in between."""
+    shape = chance.choice(("star", "chain", "cycle", "any"))
+    parts = []
+    for position, name in enumerate(names):
+        if position == 0:
+            parts.append(f"FROM {name}")
+            continue
+        partner = {"star": 0, "any": chance.randrange(position)}.get(shape, position - 1)
+        on = equalities(chance, names[partner], name)
+        if position == len(names) - 1 and position > 1 and shape == "cycle":
+            on += equalities(chance, names[0], name)
+        if chance.random() < 0.15:
+            on.append(f"{names[partner]}.v {chance.choice(('<', '<=', '<>'))} {name}.v + 1")
+        parts.append(f"JOIN {name} ON {' AND '.join(on)}")
+    columns = ", ".join(
+        f"{name}.{column} AS {name}{column}" for name in names for column in ("k", "v", "s")
+    )
+    where = f" WHERE {names[0]}.v > -3" if chance.random() < 0.2 else ""
+    return f"SELECT {columns} {' '.join(parts)}{where}"
+
+
+def equalities(chance: random.Random, one: str, other: str) -> list[str]:
+    chosen = chance.sample(KEYS, chance.choice((1, 1, 2)))
+    return [f"{one}.{ours} = {other}.{theirs}" for ours, theirs in chosen]
+
+
+def random_rows(chance: random.Random, epochs: int, names: str, domain: int) -> Epochs:
+    found: Epochs = []
+    empty = chance.choice((*names, None, None, None, None))
+    stops = chance.choice((*names, None, None))
+    only = {name: chance.choice((0, 0, 2)) for name in names}
+    hot = chance.choice((0.0, 0.0, 0.4))
+    for number in range(epochs):
+        found.append({})
+        for name in names:
+            if name == empty or (name == stops and number > 1) or chance.random() < 0.1:
+                continue
+            rows = [
+                random_row(chance, number, domain, hot, only[name])
+                for _ in range(chance.choice((2, 6, 10)))
+            ]
+            if rows and chance.random() < 0.3:
+                rows.append(dict(chance.choice(rows)))
+            found[-1][name] = rows
+    return found
+
+
+def random_row(chance: random.Random, epoch: int, domain: int, hot: float, only: int) -> Row:
+    def number() -> int | None:
+        if chance.random() < 0.07:
+            return None
+        # A stream with keys of its own has them beyond everybody else's.
+        return 0 if chance.random() < hot else chance.randrange(domain + only) - 1
+
+    late = 30 if chance.random() < 0.1 else 0
+    seconds = epoch * 10 + chance.uniform(0, 10) - late
+    day = number()
+    return {
+        "k": number(),
+        "j": number(),
+        "s": None if chance.random() < 0.1 else chance.choice(("", "a", "é", "it's", "b")),
+        "d": None if day is None else datetime.date(2024, 1, 10) + datetime.timedelta(days=day),
+        "v": number(),
+        "ts": BEGIN + datetime.timedelta(seconds=seconds),
+    }
+
+
+def check(
+    executor: Executor,
+    queries: dict[str, str],
+    epochs: Epochs,
+    folder: Path,
+    plans: tuple[WindowPlan, ...],
+    catalog: dict[str, Source | Table] = CATALOG,
+    restart_after: frozenset[int] = frozenset(),
+) -> int:
+    planned: dict[str, Node] = {n: plan_query(sql, catalog).plan for n, sql in queries.items()}
+    run = run_engine(
+        executor,
+        {name: (plan, OutputMode.APPEND) for name, plan in planned.items()},
+        catalog,
+        epochs,
+        {},
+        folder,
+        restart_after=restart_after,
+        compaction=3,
+        plans=plans,
+    )
+    results = 0
+    for name, plan in planned.items():
+        expected = run_epochs(plan, epochs, {})
+        for number, (actual, wanted) in enumerate(zip(run.rows[name], expected, strict=True)):
+            assert_same_rows(actual, wanted, context=f"epoch {number} of {queries[name]}")
+            results += len(wanted)
+    return results
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs_of_two_to_six_streams(seed: int, executor: Executor, tmp_path: Path) -> None:
+    chance = random.Random(f"probe joins {seed}")
+    ttl = [chance.choice((None, 0, 8_000, 25_000)) for _ in NAMES]
+    catalog: dict[str, Source | Table] = {
+        name: replace(source, ttl=ttl[i])
+        for i, (name, source) in enumerate(CATALOG.items())
+        if isinstance(source, Source)
+    }
+    queries = {}
+    for number in range(4):
+        size = (2, 3, 4, 5, 6, 3)[(seed + number) % 6]
+        names = "".join(chance.sample(NAMES, size))
+        queries[f"q{number}"] = random_graph(chance, names)
+    plans = tuple(chance.sample(STRATEGY_PLANS, 3))
+    # More streams need more keys, or there would be millions of results.
+    epochs = random_rows(chance, 5, NAMES, domain=chance.choice((4, 7)))
+    restart = frozenset({2}) if chance.random() < 0.5 else frozenset()
+    check(executor, queries, epochs, tmp_path, plans, catalog, restart)
+
+
+# --- What must not depend on chance --------------------------------------------------------------
+
+STAR = "SELECT a.k, a.v AS av, b.v AS bv, c.v AS cv FROM a JOIN b ON a.k = b.k JOIN c ON a.k = c.k"
+
+
+def rows_of(count: int, key: Callable[[int], int | None], epoch: int = 0) -> list[Row]:
+    return [
+        {
+            "k": key(i),
+            "j": i % 7,
+            "s": str(i % 5),
+            "d": None,
+            "v": i,
+            "ts": BEGIN + datetime.timedelta(seconds=10 * epoch, milliseconds=i),
+        }
+        for i in range(count)
+    ]
+
+
+def test_a_hot_key_is_joined_in_pieces(executor: Executor, tmp_path: Path) -> None:
+    """One key has nearly all rows, and more results than are ever held at once."""
+    epochs = [{name: rows_of(45, lambda i: 0 if i else 1, e) for name in "abc"} for e in range(2)]
+    assert check(executor, {"q": STAR}, epochs, tmp_path, (plans_of(),)) > MOST_ROWS
+
+
+def test_keys_of_one_side_and_streams_that_stop(executor: Executor, tmp_path: Path) -> None:
+    epochs: Epochs = [
+        {"a": rows_of(9, lambda i: i), "b": rows_of(9, lambda i: i + 100)},
+        {"c": rows_of(9, lambda i: i, 1)},
+        {"a": rows_of(3, lambda i: i + 100, 2), "c": rows_of(3, lambda i: i + 101, 2)},
+        {},
+        {"c": rows_of(9, lambda i: i + 99, 4)},
+    ]
+    assert check(executor, {"q": STAR}, epochs, tmp_path, (plans_of(),)) > 0
+
+
+def test_several_queries_share_one_probe(executor: Executor, tmp_path: Path) -> None:
+    """Two sinks read the same join, with other columns; a third one has a filter of its own."""
+    queries = {
+        "all": STAR,
+        "few": STAR.replace("SELECT a.k, ", "SELECT "),
+        "filtered": f"{STAR} WHERE a.v > 3",
+        "text": STAR.replace(".k", ".s"),
+    }
+    epochs = [{name: rows_of(20, lambda i: i % 6, e) for name in "abc"} for e in range(3)]
+    check(executor, queries, epochs, tmp_path, (plans_of(),))
+
+
+def test_windows_and_intervals_beside_equal_keys(executor: Executor, tmp_path: Path) -> None:
+    """Asked to, joins with conditions on time are probed as well."""
+    within = "b.ts BETWEEN a.ts - INTERVAL 4 SECONDS AND a.ts + INTERVAL 6 SECONDS"
+    same = "window(a.ts, '8 seconds') = window(c.ts, '8 seconds')"
+    queries = {
+        "interval": f"SELECT a.k, a.v, b.v AS bv FROM a JOIN b ON a.k = b.k AND {within}",
+        "both": f"SELECT a.k, a.v, b.v AS bv, c.v AS cv FROM a JOIN b ON a.k = b.k AND {within} "
+        f"JOIN c ON a.k = c.k AND {same}",
+        # Rows of the state join are the input of a window join, and the other way round.
+        "above": "SELECT s.k, s.av, c.v FROM (SELECT a.k, a.v AS av, a.ts FROM a JOIN b "
+        "ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS) s JOIN c ON s.k = c.k",
+    }
+    epochs = [{name: rows_of(10, lambda i: i % 4, e) for name in "abc"} for e in range(4)]
+    plans = (plans_of(use="always"), plans_of(use="auto"))
+    assert check(executor, queries, epochs, tmp_path, plans, restart_after=frozenset({1})) > 0
+
+
+def test_an_input_that_has_two_keys_of_one_class(executor: Executor, tmp_path: Path) -> None:
+    """From a.k = b.k and a.v = b.k follows a.k = a.v."""
+    queries = {
+        "two": "SELECT a.k, a.v, b.v AS bv FROM a JOIN b ON a.k = b.k AND a.v = b.k",
+        "three": "SELECT a.k, c.v FROM a JOIN b ON a.k = b.k JOIN c ON b.k = c.k AND a.k = c.j",
+    }
+    epochs = [{name: rows_of(14, lambda i: i % 9, e) for name in "abc"} for e in range(2)]
+    assert check(executor, queries, epochs, tmp_path, (plans_of(), plans_of(use="never"))) > 0
+
+
+def test_spark_runs_what_tasks_cannot(spark: SparkSession, tmp_path: Path) -> None:
+    """Keys that are fractions, and results that Spark alone can compute."""
+    executor = tiny_executor(spark, executor="auto")
+    queries = {
+        "fractions": STAR.replace(".k", ".k / 2.0e0").replace("SELECT a.k / 2.0e0", "SELECT a.k"),
+        "function": STAR.replace("a.k,", "upper(a.s) AS k,"),
+    }
+    epochs = [{name: rows_of(8, lambda i: i % 4, e) for name in "abc"} for e in range(2)]
+    assert check(executor, queries, epochs, tmp_path, (plans_of(),)) > 0
+    assert executor.chosen["function"] == "Spark, because of the function upper"
+    assert executor.chosen["fractions"] == "Spark, because of fractions as keys of a join"

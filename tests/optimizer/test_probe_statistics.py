@@ -1,0 +1,267 @@
+"""Statistics of probes: forecasts, cycles, and the equations that make costs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from headrace.cost.probing import (
+    ProbeModel,
+    ProbeTuning,
+    StateKind,
+    key_factor,
+    match_only,
+    probe_cost,
+    probe_step,
+    query_cost,
+    query_only,
+    sequence_cost,
+    sequence_rank,
+)
+from headrace.stats.forecast import damped, holt
+from headrace.stats.probes import EdgeCounts, ProbeHistory, ProbeStatistics
+
+PAPER, ENGINE = ProbeModel.PAPER, ProbeModel.ENGINE
+HASH, SORTED = StateKind.HASH, StateKind.SORTED
+
+# --- forecasts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [holt, damped])
+def test_a_forecast_needs_a_value(method: Callable[[Sequence[float]], float]) -> None:
+    with pytest.raises(ValueError, match="history"):
+        method([])
+    assert method([7]) == 7.0
+
+
+@pytest.mark.parametrize("method", [holt, damped])
+def test_what_never_changes_stays(method: Callable[[Sequence[float]], float]) -> None:
+    assert method([0.3] * 10) == pytest.approx(0.3)
+
+
+def test_holt_by_hand() -> None:
+    # Level 10, trend 0. Then 20: expected 10, level 15, trend 0.2 · 5 = 1.
+    assert holt([10, 20]) == pytest.approx(16)
+    # Then 30: expected 16, level 23, trend 0.2 · 8 + 0.8 · 1 = 2.4.
+    assert holt([10, 20, 30]) == pytest.approx(25.4)
+    # Then 10: expected 25.4, level 17.7, trend 0.2 · (17.7 - 23) + 0.8 · 2.4 = 0.86.
+    assert holt([10, 20, 30, 10]) == pytest.approx(18.56)
+
+
+def test_damped_by_hand() -> None:
+    # Level 10, trend 0. Then 20: expected 10, level 15, trend 1, of which 0.9 lasts.
+    assert damped([10, 20]) == pytest.approx(15.9)
+    # Then 30: expected 15.9, level 22.95, trend 0.2 · 7.95 + 0.8 · 0.9 = 2.31.
+    assert damped([10, 20, 30]) == pytest.approx(22.95 + 0.9 * 2.31)
+
+
+def test_weights() -> None:
+    # The newest value is the level and the newest rise the trend: a line is continued.
+    assert holt([10, 20, 30], level_weight=1, trend_weight=1) == 40
+    # 30 and half of a trend of 10.
+    assert damped([10, 20, 30], level_weight=1, trend_weight=1, damping=0.5) == 35
+    # No trend at all: plain exponential smoothing, 0.5 · 30 + 0.5 · 15.
+    assert holt([10, 20, 30], trend_weight=0) == 22.5
+
+
+# --- cycles --------------------------------------------------------------------------------------
+
+
+def test_rates_and_means() -> None:
+    counts = EdgeCounts(queries=6, matches=2, rows=8) + EdgeCounts(4, 3, 2)
+    assert counts == EdgeCounts(10, 5, 10)
+    assert (counts.rate, counts.mean) == (0.5, 2.0)  # Eqs. 9 and 10
+    assert EdgeCounts(5, 0, 0).rate == 0.0
+    assert EdgeCounts(5, 0, 0).mean is None
+    assert EdgeCounts().rate is None
+
+
+def test_epochs_add_up_to_a_cycle() -> None:
+    history = ProbeHistory(length=3)
+    history.add({(0, 1): EdgeCounts(4, 1, 2)}, {(0, 1): 10}, {0: 5, 1: 20}, {0: 4})
+    history.add(
+        {(0, 1): EdgeCounts(6, 4, 8), (1, 0): EdgeCounts(1, 1, 1)},
+        {(0, 1): 12},
+        {1: 25},
+        {0: 6, 1: 1},
+    )
+    assert not history.cycles
+    assert history.forecast() is None
+    cycle = history.close()
+    assert cycle is not None
+    assert list(history.cycles) == [cycle]
+    assert cycle.edges == {(0, 1): EdgeCounts(10, 5, 10), (1, 0): EdgeCounts(1, 1, 1)}
+    assert cycle.keys == {(0, 1): 12}
+    assert cycle.rows == {0: 5, 1: 25}
+    assert cycle.arrivals == {0: 10, 1: 1}
+
+
+def test_a_cycle_without_probes_says_nothing() -> None:
+    history = ProbeHistory(length=3)
+    assert history.close() is None
+    history.add({(0, 1): EdgeCounts()}, {(0, 1): 3}, {1: 3}, {0: 2})
+    assert history.close() is None
+    assert history.cycles == ()
+    # And nothing of it is left for the next one.
+    history.add({(1, 0): EdgeCounts(1, 0, 0)}, {}, {}, {})
+    cycle = history.close()
+    assert cycle is not None
+    assert (cycle.keys, cycle.rows, cycle.arrivals) == ({}, {}, {})
+
+
+def closed(history: ProbeHistory, counts: EdgeCounts, keys: float, rows: float) -> None:
+    history.add({(0, 1): counts}, {(0, 1): keys}, {1: rows}, {0: counts.queries})
+    history.close()
+
+
+def test_a_history_is_bounded() -> None:
+    history = ProbeHistory(length=2)
+    for matches in (1, 2, 3):
+        closed(history, EdgeCounts(10, matches, matches), 5, 5)
+    assert [cycle.edges[0, 1].matches for cycle in history.cycles] == [2, 3]
+    with pytest.raises(ValueError, match="room"):
+        ProbeHistory(0)
+
+
+def test_forecast_of_statistics() -> None:
+    history = ProbeHistory(length=5)
+    closed(history, EdgeCounts(10, 1, 10), 10, 100)  # γ 0.1, μ 10
+    closed(history, EdgeCounts(10, 2, 40), 20, 200)  # γ 0.2, μ 20
+    found = history.forecast()
+    assert found is not None
+    assert found.rates == {(0, 1): pytest.approx(0.159)}  # damped
+    assert found.means == {(0, 1): pytest.approx(16)}
+    assert found.keys == {(0, 1): pytest.approx(16)}
+    assert found.rows == {1: pytest.approx(160)}
+    last = history.forecast(smooth=False)
+    assert last == ProbeStatistics({(0, 1): 0.2}, {(0, 1): 20.0}, {(0, 1): 20.0}, {1: 200.0})
+
+
+def test_forecasts_stay_within_bounds() -> None:
+    falling = ProbeHistory(length=9)
+    for matches, found, held in ((10, 200, 90), (5, 5, 40), (0, 0, 1), (0, 0, 0), (0, 0, 0)):
+        closed(falling, EdgeCounts(10, matches, found), held, held)
+    for _ in range(4):
+        closed(falling, EdgeCounts(10, 1, 1), 0, 0)
+    low = falling.forecast()
+    assert low is not None
+    assert (low.means[0, 1], low.keys[0, 1], low.rows[1]) == (1.0, 1.0, 0.0)
+    assert 0.0 <= low.rates[0, 1] <= 1.0
+    rising = ProbeHistory(length=9)
+    for matches in (0, 4, 8, 10, 10, 10):
+        closed(rising, EdgeCounts(10, matches, matches), 1, 1)
+    high = rising.forecast()
+    assert high is not None
+    assert high.rates[0, 1] == 1.0
+
+
+def test_only_cycles_with_a_value_count() -> None:
+    history = ProbeHistory(length=5)
+    closed(history, EdgeCounts(10, 2, 6), 4, 4)
+    closed(history, EdgeCounts(10, 0, 0), 4, 4)  # no μ here
+    history.add({(1, 0): EdgeCounts(1, 0, 0)}, {(1, 0): 2}, {0: 2}, {1: 1})
+    history.close()  # nothing of (0, 1) here
+    found = history.forecast()
+    assert found is not None
+    assert found.means[0, 1] == 3.0
+    assert found.rates[0, 1] == pytest.approx(damped([0.2, 0.0]))
+    # Never a match: the rate is zero, and the mean does not matter.
+    assert (found.rates[1, 0], found.means[1, 0]) == (0.0, 1.0)
+    assert found.knows((0, 1))
+    assert not found.knows((0, 2))
+    last = history.forecast(smooth=False)
+    assert last is not None
+    assert (last.rates[0, 1], last.means[0, 1]) == (0.0, 3.0)
+
+
+def test_keys_alone_are_no_statistics() -> None:
+    history = ProbeHistory(length=5)
+    history.add({(0, 1): EdgeCounts(1, 1, 1)}, {(0, 1): 2, (2, 1): 2}, {1: 2}, {})
+    history.close()
+    found = history.forecast()
+    assert found is not None
+    assert found.keys.keys() == {(0, 1), (2, 1)}
+    assert not found.knows((2, 1))
+
+
+# --- costs ---------------------------------------------------------------------------------------
+
+TUNING = ProbeTuning(query=8.0, match=2.0, base=1.0, slots=2.0)
+#: From input 0 every other probe finds 4 rows, from input 1 every fourth finds 2.
+CHAIN = ((0, 1), (1, 2))
+KNOWN = ProbeStatistics(
+    rates={(0, 1): 0.5, (1, 2): 0.25},
+    means={(0, 1): 4.0, (1, 2): 2.0},
+    keys={(0, 1): 8.0, (1, 2): 2.0},
+    rows={0: 1.0, 1: 32.0, 2: 4.0},
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "slots"), [(1, 2), (2, 4), (3, 8), (8, 16), (9, 32), (1000, 2048)]
+)
+def test_hash_tables_grow(keys: int, slots: int) -> None:
+    assert key_factor(keys, TUNING, HASH) == 1.0 + keys / (2 * slots)  # Eq. 5
+    assert 1.125 <= key_factor(keys, TUNING, HASH) <= 1.25
+
+
+def test_binary_search_halves() -> None:
+    assert [key_factor(keys, TUNING, SORTED) for keys in (0, 1, 2, 8, 1024)] == [1, 1, 1, 3, 10]
+    assert query_cost(1024, TUNING, SORTED) == 80.0  # Eqs. 4 and 6
+    assert query_cost(0, TUNING, HASH) == 8 * 1.25
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "tuning", "last", "whole"),
+    [
+        # Both tables are as full as they get: 8 · 1.25 for a query.
+        # 10 + 0.25 · (2 · 2) = 11, and 10 + 0.5 · (2 · 4 + 11) = 19.5.
+        (HASH, PAPER, TUNING, 11.0, 19.5),
+        # 10 + 0.25 · 2 · 2 = 11, and 10 + 0.5 · 4 · (2 + 11) = 36.
+        (HASH, ENGINE, TUNING, 11.0, 36.0),
+        # 8 · log 2 + 1 = 9, and 8 · log 8 + 0.5 · (8 + 9) = 32.5.
+        (SORTED, PAPER, TUNING, 9.0, 32.5),
+        # 24 + 2 · (2 + 9).
+        (SORTED, ENGINE, TUNING, 9.0, 46.0),
+        # 10 + 0.5 · 10, and 10 + 2 · 10.
+        (HASH, PAPER, query_only(TUNING), 10.0, 15.0),
+        (HASH, ENGINE, query_only(TUNING), 10.0, 30.0),
+        # 0.5 · (8 + 1), and 2 · (2 + 1).
+        (HASH, PAPER, match_only(TUNING), 1.0, 4.5),
+        (HASH, ENGINE, match_only(TUNING), 1.0, 6.0),
+    ],
+)
+def test_costs_by_hand(
+    kind: StateKind, model: ProbeModel, tuning: ProbeTuning, last: float, whole: float
+) -> None:
+    assert sequence_cost((), KNOWN, tuning, kind, model) == 0.0  # Eq. 2
+    assert sequence_cost(CHAIN[1:], KNOWN, tuning, kind, model) == last
+    assert sequence_cost(CHAIN, KNOWN, tuning, kind, model) == whole  # Eqs. 1, 3 and 8
+    assert probe_step(KNOWN, (0, 1), last, tuning, kind, model) == whole
+    assert sequence_rank(CHAIN, KNOWN, tuning, kind, model) == (0, whole)
+
+
+def test_models_agree_where_a_match_is_one_row() -> None:
+    single = ProbeStatistics(KNOWN.rates, {(0, 1): 1.0, (1, 2): 1.0}, KNOWN.keys, KNOWN.rows)
+    published, ours = (
+        sequence_cost(CHAIN, single, TUNING, HASH, model) for model in (PAPER, ENGINE)
+    )
+    assert published == pytest.approx(ours)
+
+
+def test_a_probe_alone_costs_the_same_in_both_models() -> None:
+    for edge in CHAIN:
+        published = probe_cost(KNOWN, edge, TUNING, HASH, PAPER)
+        ours = probe_cost(KNOWN, edge, TUNING, HASH, ENGINE)
+        assert published is not None
+        assert ours is not None
+        assert published.own == ours.own
+
+
+def test_the_unknown_has_no_cost() -> None:
+    assert probe_cost(KNOWN, (2, 0), TUNING, HASH, ENGINE) is None
+    with pytest.raises(ValueError, match="nothing is known"):
+        sequence_cost(((2, 0), (0, 1)), KNOWN, TUNING, HASH, ENGINE)
+    # One unknown pair, and what is known of the rest: 10 + 0.5 · 4 · 2.
+    assert sequence_rank(((2, 0), (0, 1)), KNOWN, TUNING, HASH, ENGINE) == (1, 14.0)
