@@ -23,6 +23,7 @@ from headrace.engine.buckets import kernel
 SQL = {
     "joined": "SELECT a.k, a.v AS av, b.v AS bv FROM a JOIN b ON a.k = b.k "
     "AND window(a.ts, '1 minute') = window(b.ts, '1 minute')",
+    "probed": "SELECT a.k, a.v AS av, b.v AS bv FROM a JOIN b ON a.k = b.k AND a.v % 50 = b.v % 50",
     "counted": "SELECT k, window, count(*) AS n, sum(v) AS total FROM a "
     "GROUP BY k, window(ts, '10 seconds')",
 }

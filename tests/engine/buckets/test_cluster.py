@@ -23,13 +23,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash]
 ORACLE = {
     "joined": "SELECT a.k, a.v AS av, b.v AS bv FROM a JOIN b ON a.k = b.k "
     "AND epoch_ms(a.ts) // 60000 = epoch_ms(b.ts) // 60000",
+    "probed": "SELECT a.k, a.v AS av, b.v AS bv FROM a JOIN b ON a.k = b.k AND a.v % 50 = b.v % 50",
     "counted": "SELECT k, start, count(*) AS n, sum(v)::BIGINT AS total "
     "FROM (SELECT *, epoch_ms(ts) // 10000 * 10000 AS start FROM a) "
     "WHERE start + 10000 <= (SELECT max(epoch_ms(ts)) - 10000 FROM a) GROUP BY k, start",
 }
 
 
-SHOWN = {"joined": "k, av, bv", "counted": 'k, epoch_ms("window".start) AS start, n, total'}
+SHOWN = {
+    "joined": "k, av, bv",
+    "probed": "k, av, bv",
+    "counted": 'k, epoch_ms("window".start) AS start, n, total',
+}
 
 
 def test_a_killed_executor_changes_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ Spark executor, with the reason.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -121,15 +122,14 @@ class BucketExecutor:
             context = self._session.sparkContext
             found = context.parallelize(specs, len(specs)).map(kernel.run_task).collect()
         except Exception as error:
+            missing = re.search(r"No module named '(\w+)'", str(error))
+            if missing is not None:
+                raise _lacking(missing[1]) from error
             reason = f"Spark, because the tasks failed: {one_line(error)}"
             return dict.fromkeys(answers, Outcome(reason))
         for task in found:
             if "missing" in task:
-                raise QueryError(
-                    f"the Spark executors lack the Python package {task['missing']}",
-                    hint="install it there, or set spark.headrace.executor=spark",
-                    condition="MISSING_PACKAGE",
-                )
+                raise _lacking(task["missing"])
             for answer in task["answers"]:
                 answers[answer["write"]].add(answer)
                 for name, learnt in answer.get("probes", {}).items():
@@ -160,6 +160,14 @@ class BucketExecutor:
             system.move(file.path, moved[-1].path)
         system.delete(attempts(target))
         return tuple(moved)
+
+
+def _lacking(package: str) -> QueryError:
+    return QueryError(
+        f"the Spark executors lack the Python package {package}",
+        hint="install it there, or set spark.headrace.executor=spark",
+        condition="MISSING_PACKAGE",
+    )
 
 
 def _why_never(session: SparkSession, settings: Settings) -> str | None:

@@ -17,6 +17,7 @@ This module goes to the executors by value and needs nothing there but DuckDB, p
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import sys
@@ -37,6 +38,8 @@ RATIO = 4
 #: Folders of runs that nobody has used for so many seconds are deleted.
 FORGOTTEN = 6 * 3600
 KEY, TIME = "__key", "__time"
+#: How names of segments begin: of committed epochs, of the newest, and of those that no disk took.
+_KEPT, _READY, _IN_MEMORY = "kept", "ready", "memory"
 
 #: Classes of equal keys by which rows are looked up together.
 Path = tuple[int, ...]
@@ -152,23 +155,25 @@ class Shelf:
     """
 
     def __init__(self, run: str, key: str) -> None:
-        self._run = os.path.join(_base(), run)
+        self._run = os.path.join(local_folder(), "headrace-index", run)
         self._folder = os.path.join(self._run, key)
-        self._opened: dict[str, Segment] = _memory().setdefault(self._folder, {})
+        known: dict[str, dict[str, Segment]] = worker_memory().setdefault("segments", {})
+        self._opened = known.setdefault(self._folder, {})
 
     def catch_up(
         self,
+        files: Sequence[str],
         spans: Sequence[tuple[int, int]],
-        read: Callable[[Sequence[int]], Any],
+        read: Callable[[Sequence[str]], Any],
         paths: Sequence[Path],
         oldest: int | None,
     ) -> list[Segment]:
         """The segments that hold all files, the largest first.
 
-        ``spans`` are the first and last epoch in each file, and ``read`` gives the rows of the
-        files at some positions. ``oldest`` is the least time that may still be asked for.
+        ``spans`` are the first and last epoch in each file, and ``read`` gives the rows of files.
+        ``oldest`` is the least time that may still be asked for.
         """
-        if not spans:
+        if not files:
             return []
         with self._locked():
             found = self._segments()
@@ -178,7 +183,10 @@ class Shelf:
                     self._drop(name)
                 found, missing = {}, list(range(len(spans)))
             if missing:
-                added = make_segment(read(missing), paths, *_whole_span(spans, missing))
+                wanted = [files[i] for i in missing]
+                added = self._ready(wanted) or make_segment(
+                    read(wanted), paths, *_whole_span(spans, missing)
+                )
                 while found:
                     name, before = list(found.items())[-1]
                     if added.count * RATIO < before.count:
@@ -189,26 +197,49 @@ class Shelf:
                 found[self._keep(added)] = added
         return list(found.values())
 
+    def make_ready(self, files: Sequence[str], segment: Segment) -> None:
+        """Keep the segment of files that the next epoch will ask for, if their epoch comes true."""
+        with self._locked():
+            for name in self._names(_READY):
+                self._drop(name)
+            self._keep(segment, _READY + _mark(files))
+
+    def _ready(self, files: Sequence[str]) -> Segment | None:
+        """What was made ready of just these files."""
+        found = None
+        for name in self._names(_READY):
+            if name.startswith(_READY + _mark(files)):
+                found = self._opened.get(name) or _load(os.path.join(self._folder, name))
+            self._drop(name)
+        return found
+
+    def _names(self, kind: str) -> list[str]:
+        """The folders whose names begin like that, and what is held in memory instead."""
+        listed = [name for name in os.listdir(self._folder) if name.startswith(kind)]
+        return listed + [n for n in self._opened if n.startswith(kind) and n not in listed]
+
     def _segments(self) -> dict[str, Segment]:
-        names = [name for name in os.listdir(self._folder) if name[0].isdigit()]
-        for name in [name for name in self._opened if name[0].isdigit()]:
-            if name not in names:
+        listed = [name for name in os.listdir(self._folder) if name.startswith(_KEPT)]
+        for name in self._names(_KEPT):
+            if name not in listed:
                 del self._opened[name]
-        for name in names:
+        for name in listed:
             if name not in self._opened:
                 self._opened[name] = _load(os.path.join(self._folder, name))
-        return {name: self._opened[name] for name in sorted(self._opened, key=_epoch_of)}
+        names = listed + self._names(_IN_MEMORY)
+        return {name: self._opened[name] for name in sorted(names, key=_first_epoch)}
 
-    def _keep(self, segment: Segment) -> str:
-        name = f"{segment.first}-{segment.last}-{uuid.uuid4().hex[:8]}"
+    def _keep(self, segment: Segment, kind: str = _KEPT) -> str:
+        span = f"-{segment.first}-{segment.last}-{uuid.uuid4().hex[:8]}"
+        hidden = os.path.join(self._folder, f".{kind}{span}")
+        name = kind + span
         try:
-            hidden = os.path.join(self._folder, f".{name}")
             _save(segment, hidden)
             os.rename(hidden, os.path.join(self._folder, name))
             segment = _load(os.path.join(self._folder, name))
         except OSError:
-            shutil.rmtree(os.path.join(self._folder, f".{name}"), ignore_errors=True)
-            name = f"m{name}"
+            shutil.rmtree(hidden, ignore_errors=True)
+            name = f"{_IN_MEMORY if kind == _KEPT else kind}{span}"
         self._opened[name] = segment
         return name
 
@@ -254,22 +285,27 @@ def _whole_span(spans: Sequence[tuple[int, int]], of: Sequence[int]) -> tuple[in
     return min(spans[i][0] for i in of), max(spans[i][1] for i in of)
 
 
-def _epoch_of(name: str) -> int:
-    return int(name.removeprefix("m").split("-")[0])
+def _first_epoch(name: str) -> int:
+    return int(name.split("-")[1])
 
 
-def _base() -> str:
+def _mark(files: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(files)).encode()).hexdigest()[:16]
+
+
+def local_folder() -> str:
     """Where Spark keeps what it deletes when the application ends."""
     local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    return os.path.join(local or tempfile.gettempdir(), "headrace-index")
+    return local if local and os.path.isdir(local) else tempfile.gettempdir()
 
 
-def _memory() -> dict[str, dict[str, Any]]:
-    """What this worker has opened. A task brings this module along; what it shall leave for the
-    next one must not be part of it."""
+def worker_memory() -> dict[str, Any]:
+    """What a task leaves for the next one of its worker.
+
+    A task brings this module along by value, so nothing of it would last.
+    """
     keeper = sys.modules.setdefault("_headrace_worker", ModuleType("_headrace_worker"))
-    opened: dict[str, dict[str, Any]] = keeper.__dict__.setdefault("opened", {})
-    return opened
+    return keeper.__dict__
 
 
 def _forget_others(base: str, run: str) -> None:
@@ -327,5 +363,5 @@ def _load(folder: str) -> Segment:
                 arrays[f"begins {text}"],
                 int(arrays[f"keys {text}"][0]),
             )
-    first, last, *_ = os.path.basename(folder).split("-")
+    _, first, last, _ = os.path.basename(folder).split("-")
     return Segment(rows, indexes, int(first), int(last))

@@ -79,7 +79,7 @@ class Input:
         """A column of numbers at some positions."""
         if len(self.segments) == 1:
             return self.segments[0].array(name)[positions]
-        which = np.searchsorted(self.starts, positions, "right") - 1
+        which: Array = np.searchsorted(self.starts, positions, "right") - 1
         found = np.empty(len(positions), self.segments[0].array(name).dtype)
         for index, segment in enumerate(self.segments):
             here = np.flatnonzero(which == index)
@@ -91,7 +91,7 @@ class Input:
         if len(self.segments) == 1:
             taken = self.segments[0].rows.select(names).take(pa.array(positions)).combine_chunks()
             return [_one_chunk(taken.column(name)) for name in names]
-        which = np.searchsorted(self.starts, positions, "right") - 1
+        which: Array = np.searchsorted(self.starts, positions, "right") - 1
         order = np.argsort(which, kind="stable")
         bounds = np.searchsorted(which[order], np.arange(len(self.segments) + 1))
         parts = [
@@ -290,16 +290,15 @@ def _open(spec: Spec, one: Spec, read: Callable[[Spec, Sequence[str]], Any]) -> 
     """Bring an input's segments up to date, and index its new rows."""
     paths = [tuple(path) for path in one["paths"]]
 
-    def missing(positions: Sequence[int]) -> Any:
-        return read(one, [one["old"][i] for i in positions])
-
     shelf = Shelf(spec["run"], one["shelf"])
-    spans = [(first, last) for first, last in one["spans"]]
-    old = shelf.catch_up(spans, missing, paths, one["oldest"])
-    rows = read(one, one["new"]) if one["new"] else None
-    if rows is None or not rows.num_rows:
+    old = shelf.catch_up(
+        one["old"], one["spans"], lambda files: read(one, files), paths, one["oldest"]
+    )
+    if not one["new"]:
         return Input(old, None)
-    return Input(old, make_segment(rows, paths, spec["epoch"], spec["epoch"]))
+    new = make_segment(read(one, one["new"]), paths, spec["epoch"], spec["epoch"])
+    shelf.make_ready(one["new"], new)
+    return Input(old, new if new.count else None)
 
 
 def _parts(candidates: Array) -> Iterator[slice]:
