@@ -18,6 +18,7 @@ from headrace.optimizer.advice import advise
 from headrace.optimizer.driver import Optimized
 from headrace.optimizer.early.describe import DescribedEarly, LateAggregate, aggregate_text
 from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, hourly_cost
+from headrace.optimizer.probing.describe import DescribedProbes, order_cost
 from headrace.optimizer.windows.describe import DescribedWindows
 from headrace.plan.dot import plan_dot
 from headrace.plan.join_graph import order_text
@@ -59,7 +60,7 @@ class Explanation:
     #: Aggregates over windows that share work, or could.
     windows: Sequence[DescribedWindows] = ()
     #: Joins of streams, with the orders that they could have.
-    joins: Sequence[DescribedJoin | FixedJoin] = ()
+    joins: Sequence[DescribedJoin | FixedJoin | DescribedProbes] = ()
     #: Aggregates over joins, with the inputs that could be aggregated before.
     early: Sequence[DescribedEarly | LateAggregate] = ()
     #: Who runs what is written in an epoch, and why.
@@ -277,9 +278,11 @@ def _as_json(query: Explanation) -> dict[str, Any]:
     }
 
 
-def _join_json(join: DescribedJoin | FixedJoin) -> dict[str, Any]:
+def _join_json(join: DescribedJoin | FixedJoin | DescribedProbes) -> dict[str, Any]:
     if isinstance(join, FixedJoin):
         return {"fixed": join.text}
+    if isinstance(join, DescribedProbes):
+        return _probes_json(join)
     return {
         "inputs": list(join.names),
         "level": None if join.level is None else join.level.value,
@@ -296,6 +299,33 @@ def _join_json(join: DescribedJoin | FixedJoin) -> dict[str, Any]:
             {"order": order_text(order, join.names), "reason": reason}
             for order, reason in join.refused
         ],
+    }
+
+
+def _probes_json(join: DescribedProbes) -> dict[str, Any]:
+    known = join.statistics
+    edges = [] if known is None else [edge for edge in join.graph.edges if known.knows(edge)]
+    return {
+        "inputs": list(join.names),
+        "why": join.why,
+        "probes": {
+            join.names[driver]: [join.names[probed] for _, probed in sequence]
+            for driver, sequence in join.running.sequences.items()
+        },
+        "cost": _cost_json(order_cost(join.running)),
+        "written": _cost_json(order_cost(join.written)),
+        "statistics": [
+            {
+                "from": join.names[edge[0]],
+                "to": join.names[edge[1]],
+                "found": known.rates[edge],
+                "rows": known.means[edge],
+                "keys": known.keys[edge],
+            }
+            for edge in edges
+            if known is not None
+        ],
+        "changes": list(join.changes),
     }
 
 

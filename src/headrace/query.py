@@ -28,8 +28,9 @@ from headrace.optimizer.joins.describe import (
 )
 from headrace.optimizer.joins.search import JoinOrder
 from headrace.optimizer.joins.steps import Refusal, steps_of
+from headrace.optimizer.probing.describe import DescribedProbes, order_cost
 from headrace.optimizer.windows.layout import Sharing
-from headrace.plan.join_graph import join_graph, topmost_joins, with_order
+from headrace.plan.join_graph import inputs_of, join_graph, topmost_joins, with_order
 from headrace.plan.nodes import Aggregate, Node, OutputMode, Sink
 from headrace.plan.text import plan_text
 from headrace.plan.types import Schema
@@ -159,6 +160,17 @@ class Query:
                         ", ".join(order.rules) or "none",
                         chosen or plan == optimized.plan,
                         _order_reason(order),
+                    )
+                    found.setdefault(plan, RankedPlan(info, plan))
+            elif isinstance(joins, DescribedProbes):
+                for sequence, probed in joins.alternatives.items():
+                    plan = with_order(full.plan, joins.join, sequence)
+                    info = Alternative(
+                        f"probe order {', '.join(joins.names[i] for i in inputs_of(sequence))}",
+                        order_cost(probed),
+                        "probe_order",
+                        plan == optimized.plan,
+                        "new rows of each input probe the others in this order",
                     )
                     found.setdefault(plan, RankedPlan(info, plan))
         for early in self._race.explain_early(_as_sink(full.plan)):

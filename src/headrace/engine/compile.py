@@ -383,7 +383,7 @@ class _Compiler:
         pairs = DeltaJoin(node, inputs, sources, shape, streams, self._joins)
         pairs.stores = distinct_stores(source.rows.store for source in inputs)
         if node.kind is JoinKind.INNER:
-            if node.emits_window or not self._joins.probing.takes(shape.graph):
+            if not self._joins.probing.takes(node, shape.graph):
                 return pairs
             probes = ProbeJoin(node, pairs, inputs, shape, streams, self._joins)
             probes.stores = pairs.stores

@@ -22,11 +22,13 @@ from headrace.cost.probing import (
     sequence_rank,
 )
 from headrace.optimizer.probing import ablations, dp_pick, fixed_order
+from headrace.optimizer.probing.describe import DescribedProbes, ProbedOrder
 from headrace.optimizer.probing.fixed_order import initial_orders
 from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
 from headrace.optimizer.probing.sequences import sequence_text
 from headrace.optimizer.probing.strategies import STRATEGIES
-from headrace.plan.join_graph import JoinGraph
+from headrace.plan.join_graph import JoinGraph, inputs_of
+from headrace.plan.nodes import Join, JoinKind, Order
 from headrace.settings import ProbeCycle
 from headrace.stats.probes import EdgeCounts, ProbeHistory, ProbeStatistics
 
@@ -67,11 +69,12 @@ class ProbePolicy:
         """The same, in the order to begin with."""
         return replace(self, strategy=fixed_order.NAME)
 
-    def takes(self, graph: JoinGraph) -> bool:
-        """Whether a graph of joins is probed."""
-        if self.use == "never" or len(graph.leaves) < 2 or not probe_graph(graph).connected:
+    def takes(self, join: Join, graph: JoinGraph) -> bool:
+        """Whether a join is probed."""
+        if self.use == "never" or (self.use == "auto" and graph.timed):
             return False
-        return self.use == "always" or not graph.timed
+        plain = join.kind is JoinKind.INNER and not join.emits_window
+        return plain and probe_graph(graph).connected
 
 
 def probe_graph(graph: JoinGraph) -> ProbeGraph:
@@ -117,13 +120,16 @@ class ProbeMemory:
     _began: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, graph: JoinGraph, policy: ProbePolicy, initial: tuple[int, ...]) -> ProbeMemory:
+    def of(cls, join: Join, graph: JoinGraph, policy: ProbePolicy) -> ProbeMemory:
+        """Nothing is known yet: the order asked for, or the one written. Who asks for an order
+        gets it, and no other."""
+        initial = inputs_of(graph.written if join.order is None else join.order)
         probed = probe_graph(graph)
         return cls(
             probed,
             graph.names,
             initial,
-            policy,
+            policy if join.order is None else policy.fixed(),
             initial_orders(probed, initial),
             ProbeHistory(policy.history),
         )
@@ -175,12 +181,52 @@ class ProbeMemory:
         self.switches += switches
         return switches
 
-    def cost(self, sequence: ProbeSequence) -> float | None:
-        """Seconds that a new row is expected to cost; None while something in it is unknown."""
+    def costs(self, sequences: Mapping[int, ProbeSequence]) -> ProbedOrder:
+        """What new rows are expected to cost in these orders, as far as that is known."""
+        costs = {driver: self._cost(sequence) for driver, sequence in sequences.items()}
+        known = {driver: cost for driver, cost in costs.items() if cost is not None}
+        cycles = self.history.cycles
+        arrivals = cycles[-1].arrivals if cycles else {}
+        rows = sum(arrivals.values())
+        if len(known) < len(costs) or not rows:
+            return ProbedOrder(sequences, costs, None)
+        total = sum(known[driver] * arrivals.get(driver, 0) for driver in known)
+        return ProbedOrder(sequences, costs, total / rows)
+
+    def _cost(self, sequence: ProbeSequence) -> float | None:
         if self.statistics is None:
             return None
         unknown, seconds = self._rank(sequence, self.statistics)
         return None if unknown else seconds
+
+    def describe(self, join: Join, orders: Sequence[Order]) -> DescribedProbes:
+        """The orders that it has, and what it would cost to have one of these for all inputs."""
+        changes = [f"epoch {s.epoch}: {s.text(self.names)}" for s in self.switches]
+        return DescribedProbes(
+            join,
+            self.names,
+            self.graph,
+            self._why(join),
+            self.costs(dict(self.orders)),
+            self.costs(initial_orders(self.graph, self.initial)),
+            self.statistics,
+            len(self.history.cycles),
+            tuple(changes),
+            {o: self.costs(initial_orders(self.graph, inputs_of(o))) for o in orders},
+        )
+
+    def _why(self, join: Join) -> str:
+        if join.order is not None:
+            return "as asked for"
+        if self.policy.strategy == fixed_order.NAME:
+            return "as written"
+        if self.statistics is None:
+            return f"as written until something is known of the streams, then by {self._by}"
+        return f"by {self._by}"
+
+    @property
+    def _by(self) -> str:
+        return f"{self.policy.strategy} with the cost model {self.policy.model.value!r}"
 
     def gain(self, before: ProbeSequence, after: ProbeSequence) -> float:
         """The share of the cost of one order that another is expected to save."""

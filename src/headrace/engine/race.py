@@ -31,7 +31,7 @@ from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.physical import LiveQuery, Physical
-from headrace.engine.probe_orders import ProbePolicy
+from headrace.engine.probe_orders import ProbeMemory, ProbePolicy
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
 from headrace.engine.runner import EpochReport, EpochRunner, Running, is_time_to_plan
@@ -43,6 +43,7 @@ from headrace.errors import CheckpointError, QueryError, StreamError
 from headrace.optimizer import JOIN_RULES
 from headrace.optimizer.early.describe import DescribedEarly, LateAggregate
 from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, describe_joins
+from headrace.optimizer.probing.describe import DescribedProbes
 from headrace.optimizer.windows.describe import DescribedWindows
 from headrace.optimizer.windows.layout import CostModel, Sharing
 from headrace.plan.json import plan_hash
@@ -449,10 +450,20 @@ class Race:
         panes = self._panes_with(sink)
         return describe_windows(sink, panes, self.loads, self._layout_policy)
 
-    def explain_joins(self, plan: Node) -> list[DescribedJoin | FixedJoin]:
+    def explain_joins(self, plan: Node) -> list[DescribedJoin | FixedJoin | DescribedProbes]:
         """The joins of a plan with their orders."""
         memory, policy = self.join_memory, self.join_policy
-        return describe_joins(plan, memory.loads, memory.orders, policy.disabled, policy.reorder)
+        found: list[DescribedJoin | FixedJoin | DescribedProbes] = []
+        for join in describe_joins(
+            plan, memory.loads, memory.orders, policy.disabled, policy.reorder
+        ):
+            if isinstance(join, DescribedJoin) and policy.probing.takes(join.join, join.graph):
+                fresh = ProbeMemory.of(join.join, join.graph, policy.probing)
+                known = memory.probing.get(plan_hash(join.join), fresh)
+                found.append(known.describe(join.join, [order.order for order in join.orders]))
+            else:
+                found.append(join)
+        return found
 
     @property
     def loads(self) -> Mapping[str, Load]:

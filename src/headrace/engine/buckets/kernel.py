@@ -1,9 +1,9 @@
 """What runs inside a Spark task: DuckDB over files, one thread, a share of the rows.
 
 This module goes to the executors by value and needs nothing there but DuckDB, pyarrow and numpy. A
-task gets all its work in one dictionary and answers with one. It leaves nothing behind but the files
-that it names in its answer, and indexes that can be made again. Each file has a name of its own, so
-a task that runs twice harms nobody: only the files of the answer that counts are ever looked at.
+task gets all its work in one dictionary and answers with one. It leaves nothing behind but files
+that it names in its answer, and indexes that can be made again. Each file has a name of its own: a
+task that runs twice harms nobody, as only the files of the answer that counts are looked at.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from headrace.engine.probe_orders import ProbeMemory
 from headrace.engine.relations import Relation, qualify, table
 from headrace.optimizer.probing.fixed_order import NAME as FIXED_ORDER
 from headrace.plan.expressions import Expr
-from headrace.plan.join_graph import inputs_of, order_text
+from headrace.plan.join_graph import order_text
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Join
 
@@ -45,8 +45,7 @@ class ProbeJoin(Operator):
         self._shape = shape
         self._graph = shape.graph
         self._streams = streams
-        # Who asks for an order gets it, and no other.
-        self._policy = policy.probing if node.order is None else policy.probing.fixed()
+        self._policy = policy.probing
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -84,12 +83,11 @@ class ProbeJoin(Operator):
         return Relation(name, self.node.schema)
 
     def _memory(self, epoch: Epoch) -> ProbeMemory:
-        memory = epoch.joins.probing.get(self.identity)
-        if memory is None or memory.policy != self._policy:
-            order = self._graph.written if self.node.order is None else self.node.order
-            memory = ProbeMemory.of(self._graph, self._policy, inputs_of(order))
-            epoch.joins.probing[self.identity] = memory
-        return memory
+        fresh = ProbeMemory.of(self.node, self._graph, self._policy)
+        known = epoch.joins.probing.get(self.identity)
+        if known is None or known.policy != fresh.policy:
+            epoch.joins.probing[self.identity] = known = fresh
+        return known
 
     def _definition(self, epoch: Epoch) -> exp.Query:
         rows = self._pairs.delta(epoch)
