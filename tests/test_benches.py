@@ -24,6 +24,8 @@ from headrace.bench.contestants import (
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.bench.factor_windows import ALTERNATIVES
 from headrace.bench.harness import SCALES, Case, Setup, difference_between
+from headrace.bench.probe_order import CASES_VARIABLE, CONTESTANTS, PARTS, chosen_parts
+from headrace.bench.probe_plots import write_bars
 from headrace.bench.soak import growth
 from headrace.cost.early_aggregation import Tuning
 from headrace.engine.calibration import calibrated
@@ -140,6 +142,48 @@ def test_join_order_runs(spark: SparkSession, tmp_path: Path) -> None:
     assert rates["notes"]["rates"] == {"a": 1, "b": 20, "c": 79}
     assert report["summary"]["planning eight streams, seconds"] < 1
     assert done == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_probe_order_runs(spark: SparkSession, tmp_path: Path) -> None:
+    report, done = run_tiny("probe-order", spark, tmp_path)
+    tpcds, cycles, histories, drift, even, filtered, state = report["cases"]
+    assert set(tpcds["seconds"]) == set(CONTESTANTS)
+    assert tpcds["notes"]["results"] > 0
+    for clock in ("run", "join phase"):
+        assert f"TPC-DS reduction vs fixed_order mean ({clock})" in report["summary"]
+    for case in (cycles, histories):
+        series = case["notes"]["series"]
+        assert {len(line) for line in series["lines"].values()} == {len(series["at"])}
+    assert len([name for name in drift["seconds"] if name.startswith("fixed")]) == 6
+    assert {"dp_pick/oracle (run)", "dp_pick/oracle (join phase)"} <= set(drift["ratio"])
+    for case in (even, filtered):
+        # The same rows once, and those that two joins of a cascade hand on.
+        assert case["notes"]["state rows"]["headrace"] == case["rows"]
+        assert case["notes"]["state rows"]["native, a b c d"] > case["rows"]
+    assert state["notes"]["results"] > 0
+    assert report["summary"]["dp_pick of eight inputs, milliseconds (target < 50)"] < 1_000
+    assert done == pytest.approx(1.0)
+    plots = write_bars(report, tmp_path / "probe.json")
+    assert not plots or len(plots) == 4
+
+
+def test_one_part_of_probe_order_runs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CASES_VARIABLE, "state")
+    report, done = run_tiny("probe-order", spark, tmp_path)
+    (case,) = report["cases"]
+    assert set(case["ratio"]) == {"state 5/2 (epoch)", "state 5/2 (join phase)"}
+    assert len(case["notes"]["series"]["lines"]["epoch"]) == 7
+    assert done == pytest.approx(1.0)
+
+
+def test_parts_of_probe_order_are_chosen_by_name() -> None:
+    assert chosen_parts("") == list(PARTS)
+    assert chosen_parts("search, tpcds") == ["tpcds", "search"]
+    with pytest.raises(BenchError, match="no part 'drfit'"):
+        chosen_parts("drfit")
 
 
 @pytest.mark.slow

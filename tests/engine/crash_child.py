@@ -27,7 +27,7 @@ from headrace import Headrace
 from tests.support.stage import QUICK
 
 STREAMS = {"l": "k string, ts timestamp", "r": "k string, ts timestamp"}
-#: An aggregate, a join, and one query with two sinks.
+#: An aggregate, a join by time, one by keys alone, and one query with two sinks.
 AGGREGATE = (
     "SELECT k, window, COUNT(*) AS n FROM l GROUP BY k, window(ts, '10 seconds', '5 seconds')"
 )
@@ -36,7 +36,14 @@ JOIN = (
     "AND r.ts BETWEEN l.ts - INTERVAL 4 SECONDS AND l.ts + INTERVAL 4 SECONDS"
 )
 TWO_SINKS = "SELECT k, COUNT(*) AS n FROM r GROUP BY k, landmark(ts)"
-QUERIES = {"aggregate": AGGREGATE, "join": JOIN, "updates": TWO_SINKS, "totals": TWO_SINKS}
+PROBES = "SELECT l.k, l.ts AS lt, r.ts AS rt FROM l JOIN r ON l.k = r.k"
+QUERIES = {
+    "aggregate": AGGREGATE,
+    "join": JOIN,
+    "probes": PROBES,
+    "updates": TWO_SINKS,
+    "totals": TWO_SINKS,
+}
 TOTALS = "totals.parquet"
 
 

@@ -101,7 +101,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 def test_every_epoch_has_something_to_lose() -> None:
     expected = oracle([{stream: [number] for stream in STREAMS} for number in range(len(FILES))])
-    for name in ("aggregate", "join", "updates"):
+    for name in ("aggregate", "join", "probes", "updates"):
         assert all(expected[name][1:]), name
 
 
@@ -241,7 +241,7 @@ def spark_batches(ingest: Path) -> list[list[int]]:
 def check(folder: Path, epochs: int, context: str = "") -> None:
     """Each of the first epochs of each output holds the oracle's rows, and no file more."""
     expected = oracle(epochs_of(folder)[:epochs])
-    for name in ("aggregate", "join", "updates"):
+    for name in ("aggregate", "join", "probes", "updates"):
         output = folder / "out" / name
         for number, rows in enumerate(expected[name], 1):
             found = read_epoch(str(output), number)
@@ -256,7 +256,7 @@ def check_whole(folder: Path, files: int) -> None:
         taken = sorted(file for epoch in epochs for file in epoch.get(stream, []))
         assert taken == list(range(files)), f"each file of {stream} counts once"
     check(folder, len(epochs))
-    for name in ("aggregate", "join", "updates"):
+    for name in ("aggregate", "join", "probes", "updates"):
         output = folder / "out" / name
         assert len([p for p in output.iterdir() if p.name != "_headrace"]) <= len(epochs)
         assert not [p for p in (output / "_headrace").rglob("*") if p.is_file()], "staged files"

@@ -57,6 +57,11 @@ BENCHES: dict[str, Bench] = {
             "aggregates before joins: all plans, measured and predicted",
         ),
         Bench(
+            "probe-order",
+            "headrace.bench.probe_order",
+            "probe orders of a multi-way join that follow the data",
+        ),
+        Bench(
             "calibrate",
             "headrace.bench.calibrate",
             "what rows cost on this machine, for cost models",

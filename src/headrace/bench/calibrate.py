@@ -1,8 +1,9 @@
-"""The tuning parameters of the model of early aggregation, measured on this engine.
+"""The tuning parameters of cost models, measured on this engine.
 
-The paper times the processing of 10,000 tuples; here an epoch is timed over many rows and over
-few, and what is between the two is what the rows cost. Phases are told apart: an epoch first takes
-its rows in (storing them, or aggregating them), and then joins what closed.
+For early aggregation the paper times the processing of 10,000 tuples; here an epoch is timed over
+many rows and over few, and what is between the two is what the rows cost. Phases are told apart: an
+epoch first takes its rows in (storing them, or aggregating them), and then joins what closed. Those
+of probes are measured in ``calibrate_probes``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from headrace.bench.calibrate_probes import probe_tuning
 from headrace.bench.contestants import FileStream, StandingQuery, run_headrace
 from headrace.bench.early_aggregation import SCHEMA, Setting, write_stream
 from headrace.bench.harness import Case, Report, Setup, describe_machine
@@ -20,6 +22,8 @@ from headrace.engine.calibration import machine_name, store_calibration
 
 #: Rows of a stream, of which a twentieth is the smaller of two runs.
 ROWS = {"tiny": 4_000, "small": 400_000, "full": 1_000_000}
+#: Keys of the large index in which keys are looked up.
+PROBED_KEYS = {"tiny": 20_000, "small": 1_000_000, "full": 4_000_000}
 REPEATS = {"tiny": 1, "small": 3, "full": 5}
 WINDOW = 5_000
 #: Few pairs, and many.
@@ -53,8 +57,9 @@ def run(setup: Setup) -> Report:
         group=max(1e-9, grouped.ingest / counted),
         pair=max(1e-10, (joined.emit - stored.emit) / pairs),
     )
+    probing = probe_tuning(PROBED_KEYS[setup.scale])
     place = store_calibration(
-        tuning, setup.work / "calibration.json" if setup.scale == "tiny" else None
+        tuning, probing, setup.work / "calibration.json" if setup.scale == "tiny" else None
     )
     setup.say(f"wrote {place}")
     seconds = {
@@ -62,6 +67,8 @@ def run(setup: Setup) -> Report:
         "probing a row": tuning.probe,
         "grouping a row": tuning.group,
         "a joined row": tuning.pair,
+        "looking a key up": probing.query,
+        "a row found by a key": probing.match,
     }
     case = Case(
         f"seconds per row on {machine_name()}",

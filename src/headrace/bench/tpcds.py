@@ -14,20 +14,24 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.bench import BenchError
 from headrace.bench.contestants import FileStream
 from headrace.bench.data import FIRST_MILLISECOND
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 RELEASE = "1.5.5"
 PACKAGES = (f"duckdb=={RELEASE}", f"duckdb-extension-tpcds=={RELEASE}")
 SPAN = 3_600_000  # Milliseconds from the first row of each stream to the last.
-SEED = 20_24
+SEED = 2024
 
 # Runs in the side environment: its DuckDB reads the extension from the package that brings it.
 _GENERATOR = """
@@ -186,29 +190,42 @@ class TpcdsTables:
 
 def _write_stream(file: Path, table: Table, rows: int, batches: int, folder: Path) -> None:
     import duckdb
+
+    with duckdb.connect() as connection:
+        shuffled = connection.sql(
+            f"""
+            SELECT {", ".join(table.columns)},
+                   {FIRST_MILLISECOND} + {SPAN} * (row_number() OVER shuffled - 1) // {max(1, rows)}
+                       AS ts
+            FROM read_parquet('{file}', file_row_number = true)
+            WINDOW shuffled AS (ORDER BY hash(file_row_number, {SEED}), file_row_number)
+            ORDER BY ts
+            """
+        ).to_arrow_table()
+    cuts = [rows * number // batches for number in range(batches + 1)]
+    write_parts(folder, [shuffled.slice(low, high - low) for low, high in pairwise(cuts)])
+
+
+def write_parts(folder: Path, parts: Iterable[pa.Table]) -> Path:
+    """Write a stream as files, one for each micro-batch; ``ts`` comes as whole milliseconds.
+
+    Why stamps are made in Arrow, and files get a time each, is said in ``data``.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True)
-    with duckdb.connect() as connection:
-        shuffled = connection.sql(
-            f"""
-            SELECT {", ".join(table.columns)}
-            FROM read_parquet('{file}', file_row_number = true)
-            ORDER BY hash(file_row_number, {SEED}), file_row_number
-            """
-        ).to_arrow_table()
-    # As whole milliseconds in Arrow, see ``data``: what DuckDB writes is read as another type.
-    times = [FIRST_MILLISECOND + SPAN * i // max(1, rows) for i in range(rows)]
-    stamps = pa.array(times, pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
-    shuffled = shuffled.append_column("ts", stamps.cast(pa.timestamp("us", tz="UTC")))
-    # The file source takes files by their modification times; see ``data``.
-    first_second = int(time.time()) - batches - 60
-    for number in range(batches):
-        low, high = rows * number // batches, rows * (number + 1) // batches
-        place = folder / f"part-{number:06d}.parquet"
-        pq.write_table(shuffled.slice(low, high - low), place)
-        os.utime(place, (first_second + number, first_second + number))
+    written = []
+    for number, part in enumerate(parts):
+        stamps = part.column("ts").cast(pa.timestamp("ms", tz="UTC"))
+        stamps = stamps.cast(pa.timestamp("us", tz="UTC"))
+        part = part.set_column(part.column_names.index("ts"), "ts", stamps)
+        written.append(folder / f"part-{number:06d}.parquet")
+        pq.write_table(part, written[-1])
+    first_second = int(time.time()) - len(written) - 60
+    for number, file in enumerate(written):
+        os.utime(file, (first_second + number, first_second + number))
+    return folder
 
 
 def generated(factor: float, say: Callable[[str], None] = lambda line: None) -> TpcdsTables:

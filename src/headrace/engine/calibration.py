@@ -1,4 +1,4 @@
-"""The tuning parameters of the cost model as they were measured on a machine.
+"""The tuning parameters of the cost models as they were measured on a machine.
 
 ``headrace bench calibrate`` writes them to a file, by the machine's name, and whoever plans reads
 those of the machine it runs on. Without a file the parameters of the machine that the documents
@@ -12,8 +12,12 @@ import os
 import platform
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.cost.early_aggregation import Tuning
+from headrace.cost.probing import ProbeTuning
+
+T = TypeVar("T")
 
 
 def calibration_file() -> Path:
@@ -26,24 +30,36 @@ def machine_name() -> str:
     return platform.node() or "this machine"
 
 
+#: Which parameters those of each cost model are, in the file.
+_EARLY, _PROBING = "early_aggregation", "probing"
+
+
 def calibrated(file: Path | None = None) -> Tuning:
     """The parameters of this machine, or the usual ones where they were never measured."""
+    return _read(Tuning, _EARLY, file)
+
+
+def calibrated_probes(file: Path | None = None) -> ProbeTuning:
+    return _read(ProbeTuning, _PROBING, file)
+
+
+def _read(kind: type[T], name: str, file: Path | None) -> T:
     place = file or calibration_file()
     try:
         known = json.loads(place.read_text(encoding="utf-8"))
-        return Tuning(**known[machine_name()])
+        return kind(**known[machine_name()][name])
     except (OSError, ValueError, KeyError, TypeError):
-        return Tuning()
+        return kind()
 
 
-def store_calibration(tuning: Tuning, file: Path | None = None) -> Path:
+def store_calibration(tuning: Tuning, probing: ProbeTuning, file: Path | None = None) -> Path:
     """Note this machine's parameters beside those of others."""
     place = file or calibration_file()
     try:
         known = json.loads(place.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         known = {}
-    known[machine_name()] = asdict(tuning)
+    known[machine_name()] = {_EARLY: asdict(tuning), _PROBING: asdict(probing)}
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
     return place

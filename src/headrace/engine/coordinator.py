@@ -299,6 +299,7 @@ class Coordinator:
                 # The race is over; its own error, if any, is the one to tell.
                 continue
         self._ingests.clear()
+        self._runner.close()
 
 
 def _covers(running: Source, needed: Source) -> bool:

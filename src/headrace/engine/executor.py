@@ -75,6 +75,10 @@ class Executor:
         """Into how many parts indexes of so many rows are cut."""
         return self._buckets.parts_of_indexes(rows)
 
+    def forget_indexes(self, run: str) -> None:
+        """Delete the indexes that a run left on the executors."""
+        self._buckets.forget_indexes(run)
+
     # Runs
 
     def write_all(self, writes: Sequence[Write]) -> list[Written | Exception]:

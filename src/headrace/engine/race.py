@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.cost.early_aggregation import EarlyModel
 from headrace.cost.probing import ProbeModel
-from headrace.engine.calibration import calibrated
+from headrace.engine.calibration import calibrated, calibrated_probes
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
 from headrace.engine.compile import compile_queries
 from headrace.engine.coordinator import Coordinator
@@ -306,7 +306,7 @@ class Race:
     @property
     def probe_policy(self) -> ProbePolicy:
         settings = self.settings
-        return ProbePolicy(
+        policy = ProbePolicy(
             settings.probe_use,
             settings.probe_strategy,
             settings.probe_smoothing,
@@ -314,7 +314,9 @@ class Race:
             settings.probe_cycle,
             settings.probe_history,
             settings.probe_least_gain,
+            calibrated_probes(),
         )
+        return policy if settings.reorder_joins else policy.fixed()
 
     @property
     def early_policy(self) -> EarlyPolicy:

@@ -11,6 +11,7 @@ import copy
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -195,6 +196,12 @@ class EpochRunner:
         for ended in run_together(self._executor, work).values():
             if isinstance(ended, Exception):
                 raise ended
+
+    def close(self) -> None:
+        """Leave nothing on the executors; what cannot be reached is forgotten in time."""
+        if self.joins.probing:
+            with suppress(Exception):
+                self._executor.forget_indexes(self.joins.run)
 
     def _leave_out(self, failed: Mapping[str, HeadraceError]) -> None:
         remaining = {n: q for n, q in self.queries.items() if n not in failed}

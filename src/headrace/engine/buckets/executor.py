@@ -91,6 +91,14 @@ class BucketExecutor:
         """Into how many parts the indexes of a join are cut that hold so many rows."""
         return self._cutter.parts_of_indexes(rows)
 
+    def forget_indexes(self, run: str) -> None:
+        """Delete the indexes that a run left on the executors, as far as these can be reached."""
+        if self._never is not None:
+            return
+        context = self._session.sparkContext
+        tasks = range(self._tasks)
+        context.parallelize(tasks, self._tasks).foreach(local_index.forgetting(run))
+
     def verdict(self, write: Write) -> str:
         """Who would run a write, if there were many rows."""
         try:

@@ -26,7 +26,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -150,14 +149,17 @@ def merged(one: Segment, other: Segment, paths: Sequence[Path], oldest: int | No
 class Shelf:
     """The segments of one part of one input, on this machine.
 
-    A folder of it is named by the epochs that it covers, and appears whole by a rename. What cannot
-    be written for want of space or rights is kept in memory by the worker that made it.
+    Together they hold all rows of the epochs up to the last one of any of them. Each is a folder
+    that appears whole by a rename, and goes only when another has taken its place. If they cannot
+    be written, for want of space or rights, the worker holds all of them in memory from then on.
     """
 
     def __init__(self, run: str, key: str) -> None:
-        self._run = os.path.join(local_folder(), "headrace-index", run)
+        self._run = os.path.join(_indexes(), run)
         self._folder = os.path.join(self._run, key)
         known: dict[str, dict[str, Segment]] = worker_memory().setdefault("segments", {})
+        for folder in [f for f in known if not os.path.isdir(f)]:
+            del known[folder]
         self._opened = known.setdefault(self._folder, {})
 
     def catch_up(
@@ -177,70 +179,77 @@ class Shelf:
             return []
         with self._locked():
             found = self._segments()
-            missing = _missing(spans, list(found.values()))
-            if missing is None:
-                for name in found:
-                    self._drop(name)
-                found, missing = {}, list(range(len(spans)))
+            replaced: list[str] = []
+            covered = max((segment.last for segment in found.values()), default=-1)
+            missing = [i for i, (_, last) in enumerate(spans) if last > covered]
+            if any(spans[i][0] <= covered for i in missing):
+                # This machine was behind when epochs that it knows were merged with later ones.
+                replaced, found, missing = list(found), {}, list(range(len(files)))
             if missing:
                 wanted = [files[i] for i in missing]
-                added = self._ready(wanted) or make_segment(
-                    read(wanted), paths, *_whole_span(spans, missing)
-                )
+                first, last = min(spans[i][0] for i in missing), max(spans[i][1] for i in missing)
+                added = self._ready(wanted) or make_segment(read(wanted), paths, first, last)
                 while found:
                     name, before = list(found.items())[-1]
                     if added.count * RATIO < before.count:
                         break
                     added = merged(before, added, paths, oldest)
-                    self._drop(name)
+                    replaced.append(name)
                     del found[name]
-                found[self._keep(added)] = added
-        return list(found.values())
+                self._keep(added, list(found.values()))
+                for name in replaced:
+                    self._drop(name)
+            return list(self._segments().values())
 
     def make_ready(self, files: Sequence[str], segment: Segment) -> None:
         """Keep the segment of files that the next epoch will ask for, if their epoch comes true."""
         with self._locked():
             for name in self._names(_READY):
                 self._drop(name)
-            self._keep(segment, _READY + _mark(files))
+            self._save(segment, _READY + _mark(files))
 
     def _ready(self, files: Sequence[str]) -> Segment | None:
         """What was made ready of just these files."""
         found = None
         for name in self._names(_READY):
             if name.startswith(_READY + _mark(files)):
-                found = self._opened.get(name) or _load(os.path.join(self._folder, name))
+                found = _load(os.path.join(self._folder, name))
             self._drop(name)
         return found
 
     def _names(self, kind: str) -> list[str]:
-        """The folders whose names begin like that, and what is held in memory instead."""
-        listed = [name for name in os.listdir(self._folder) if name.startswith(kind)]
-        return listed + [n for n in self._opened if n.startswith(kind) and n not in listed]
+        return [name for name in os.listdir(self._folder) if name.startswith(kind)]
 
     def _segments(self) -> dict[str, Segment]:
-        listed = [name for name in os.listdir(self._folder) if name.startswith(_KEPT)]
-        for name in self._names(_KEPT):
-            if name not in listed:
+        """What there is, the oldest first: those held in memory, or else those on disk."""
+        names = [name for name in self._opened if name.startswith(_IN_MEMORY)]
+        if not names:
+            names = self._names(_KEPT)
+            for name in [name for name in self._opened if name not in names]:
                 del self._opened[name]
-        for name in listed:
-            if name not in self._opened:
-                self._opened[name] = _load(os.path.join(self._folder, name))
-        names = listed + self._names(_IN_MEMORY)
+            for name in names:
+                if name not in self._opened:
+                    self._opened[name] = _load(os.path.join(self._folder, name))
         return {name: self._opened[name] for name in sorted(names, key=_first_epoch)}
 
-    def _keep(self, segment: Segment, kind: str = _KEPT) -> str:
-        span = f"-{segment.first}-{segment.last}-{uuid.uuid4().hex[:8]}"
-        hidden = os.path.join(self._folder, f".{kind}{span}")
-        name = kind + span
+    def _keep(self, added: Segment, others: list[Segment]) -> None:
+        """Add a segment; ``others`` are those that stay beside it."""
+        if any(name.startswith(_IN_MEMORY) for name in self._opened):
+            self._opened[_name(_IN_MEMORY, added)] = added
+        elif self._save(added, _KEPT) is None:
+            self._opened.clear()
+            self._opened.update({_name(_IN_MEMORY, one): one for one in (*others, added)})
+
+    def _save(self, segment: Segment, kind: str) -> str | None:
+        """Write a segment; None if that cannot be."""
+        name = _name(kind, segment)
+        hidden = os.path.join(self._folder, f".{name}")
         try:
-            _save(segment, hidden)
+            _write(segment, hidden)
             os.rename(hidden, os.path.join(self._folder, name))
-            segment = _load(os.path.join(self._folder, name))
         except OSError:
             shutil.rmtree(hidden, ignore_errors=True)
-            name = f"{_IN_MEMORY if kind == _KEPT else kind}{span}"
-        self._opened[name] = segment
+            return None
         return name
 
     def _drop(self, name: str) -> None:
@@ -252,7 +261,7 @@ class Shelf:
     def _locked(self) -> Iterator[None]:
         """One task at a time; a second one finds the work done."""
         if not os.path.isdir(self._folder):
-            _forget_others(os.path.dirname(self._run), os.path.basename(self._run))
+            _forget_others(os.path.basename(self._run))
         os.makedirs(self._folder, exist_ok=True)
         os.utime(self._run)
         with open(os.path.join(self._folder, ".lock"), "w", encoding="utf-8") as lock:
@@ -260,29 +269,8 @@ class Shelf:
             yield
 
 
-def _missing(spans: Sequence[tuple[int, int]], known: Sequence[Segment]) -> list[int] | None:
-    """The files that no segment holds; None where that cannot be told.
-
-    Files of several epochs may have been merged across the bounds of segments, or another worker
-    may hold in memory what it could not write.
-    """
-    held = sorted((segment.first, segment.last) for segment in known)
-    if any(after[0] <= before[1] for before, after in pairwise(held)):
-        return None
-    missing = [
-        i
-        for i, (first, last) in enumerate(spans)
-        if not any(low <= first and last <= high for low, high in held)
-    ]
-    if missing:
-        first, last = _whole_span(spans, missing)
-        if any(low <= last and first <= high for low, high in held):
-            return None
-    return missing
-
-
-def _whole_span(spans: Sequence[tuple[int, int]], of: Sequence[int]) -> tuple[int, int]:
-    return min(spans[i][0] for i in of), max(spans[i][1] for i in of)
+def _name(kind: str, segment: Segment) -> str:
+    return f"{kind}-{segment.first}-{segment.last}-{uuid.uuid4().hex[:8]}"
 
 
 def _first_epoch(name: str) -> int:
@@ -291,6 +279,15 @@ def _first_epoch(name: str) -> int:
 
 def _mark(files: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(sorted(files)).encode()).hexdigest()[:16]
+
+
+def forgetting(run: str) -> Callable[[object], None]:
+    """What a task does to delete the indexes of a run that has ended."""
+    return lambda _: shutil.rmtree(os.path.join(_indexes(), run), ignore_errors=True)
+
+
+def _indexes() -> str:
+    return os.path.join(local_folder(), "headrace-index")
 
 
 def local_folder() -> str:
@@ -308,17 +305,16 @@ def worker_memory() -> dict[str, Any]:
     return keeper.__dict__
 
 
-def _forget_others(base: str, run: str) -> None:
-    """Delete what runs have left behind that ended long ago."""
-    if not os.path.isdir(base):
-        return
-    for name in os.listdir(base):
+def _forget_others(run: str) -> None:
+    """Delete what runs have left behind that ended long ago, and had no time to forget."""
+    base = _indexes()
+    for name in os.listdir(base) if os.path.isdir(base) else ():
         folder = os.path.join(base, name)
         if name != run and time.time() - os.path.getmtime(folder) > FORGOTTEN:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _save(segment: Segment, folder: str) -> None:
+def _write(segment: Segment, folder: str) -> None:
     os.makedirs(folder)
     with (
         pa.OSFile(f"{folder}/rows.arrow", "wb") as file,

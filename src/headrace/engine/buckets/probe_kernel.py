@@ -331,11 +331,19 @@ def _expanded(
     return sources, rows + start
 
 
+def look_up_all(segment: Segment, path: Path, values: Array) -> tuple[Array, Array]:
+    """Look values of a single key up: which of them met which row."""
+    return _look_up(segment, path, path_hashes(lambda _: values, path))
+
+
+def _look_up(segment: Segment, path: Path, hashes: Array) -> tuple[Array, Array]:
+    slots = segment.indexes[path]
+    return _expanded(hashes, slots, *slots.look_up(hashes), 0)
+
+
 def _found(segment: Segment, path: Path, hashes: Array) -> Array:
     """How many rows of a segment have each hash."""
-    slots = segment.indexes[path]
-    begins, counts = slots.look_up(hashes)
-    sources, _ = _expanded(hashes, slots, begins, counts, 0)
+    sources, _ = _look_up(segment, path, hashes)
     return np.bincount(sources, minlength=len(hashes))
 
 
