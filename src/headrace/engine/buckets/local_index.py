@@ -25,7 +25,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -58,12 +58,41 @@ class Segment:
         self.last = last
         self.count = int(rows.num_rows)
         self._arrays: dict[str, Array] = {}
+        self._fixed: dict[str, Fixed | None] = {}
 
     def array(self, name: str) -> Array:
         """A column without NULLs as numbers."""
         if name not in self._arrays:
             self._arrays[name] = numbers(self.rows, name)
         return self._arrays[name]
+
+    def fixed(self, name: str) -> Fixed | None:
+        """A column as values of one size, if it is of a type that has such."""
+        if name not in self._fixed:
+            self._fixed[name] = _fixed(one_chunk(self.rows.column(name)))
+        return self._fixed[name]
+
+
+class Fixed:
+    """Values of one size, whatever they stand for, and which of them are not NULL (None: all)."""
+
+    def __init__(self, values: Array, valid: Array | None) -> None:
+        self.values = values
+        self.valid = valid
+
+
+def _fixed(column: Any) -> Fixed | None:
+    kind = column.type
+    plain = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
+    if not plain or kind.bit_width % 8:
+        return None
+    size = kind.bit_width // 8
+    dtype = np.dtype(f"u{size}") if size <= 8 else np.dtype(f"V{size}")
+    valid = None
+    if column.null_count:
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+    values = np.frombuffer(column.buffers()[1], dtype)[column.offset : column.offset + len(column)]
+    return Fixed(values, valid)
 
 
 class Slots:
@@ -88,9 +117,11 @@ class Slots:
 
 
 def numbers(rows: Any, name: str) -> Array:
-    column = rows.column(name)
-    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return whole.to_numpy(zero_copy_only=False)
+    return one_chunk(rows.column(name)).to_numpy(zero_copy_only=False)
+
+
+def one_chunk(column: Any) -> Any:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def mixed(values: Array) -> Array:
@@ -149,9 +180,9 @@ def merged(one: Segment, other: Segment, paths: Sequence[Path], oldest: int | No
 class Shelf:
     """The segments of one part of one input, on this machine.
 
-    Together they hold all rows of the epochs up to the last one of any of them. Each is a folder
-    that appears whole by a rename, and goes only when another has taken its place. If they cannot
-    be written, for want of space or rights, the worker holds all of them in memory from then on.
+    Together they hold all rows of the epochs up to the last one of any of them. Each is a file that
+    appears whole by a rename, and goes only when another has taken its place. If they cannot be
+    written, for want of space or rights, the worker holds all of them in memory from then on.
     """
 
     def __init__(self, run: str, key: str) -> None:
@@ -248,14 +279,14 @@ class Shelf:
             _write(segment, hidden)
             os.rename(hidden, os.path.join(self._folder, name))
         except OSError:
-            shutil.rmtree(hidden, ignore_errors=True)
+            _delete(hidden)
             return None
         return name
 
     def _drop(self, name: str) -> None:
         self._opened.pop(name, None)
         # Who has it mapped still can read it.
-        shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
+        _delete(os.path.join(self._folder, name))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -267,6 +298,11 @@ class Shelf:
         with open(os.path.join(self._folder, ".lock"), "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _delete(path: str) -> None:
+    with suppress(OSError):
+        os.remove(path)
 
 
 def _name(kind: str, segment: Segment) -> str:
@@ -314,50 +350,44 @@ def _forget_others(run: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write(segment: Segment, folder: str) -> None:
-    os.makedirs(folder)
-    with (
-        pa.OSFile(f"{folder}/rows.arrow", "wb") as file,
-        pa.ipc.new_file(file, segment.rows.schema) as writer,
-    ):
-        writer.write_table(segment.rows, max_chunksize=max(segment.count, 1))
+def _write(segment: Segment, path: str) -> None:
+    """Rows and indexes as two streams of one file."""
     columns: dict[str, Any] = {}
-    for path, slots in segment.indexes.items():
-        name = "_".join(map(str, path))
+    for keys, slots in segment.indexes.items():
+        name = "_".join(map(str, keys))
         columns[f"hashes {name}"] = slots.hashes
         columns[f"begins {name}"] = slots.begins
         columns[f"keys {name}"] = np.array([slots.keys])
         if slots.rows is not None:
             columns[f"rows {name}"] = slots.rows
-    # One row of lists: arrays of different lengths in one file.
+    # One row of lists: arrays of different lengths in one batch.
     lists = [
         pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), pa.array(values))
         for values in columns.values()
     ]
-    batch = pa.record_batch(lists, names=list(columns))
-    with (
-        pa.OSFile(f"{folder}/index.arrow", "wb") as file,
-        pa.ipc.new_file(file, batch.schema) as writer,
-    ):
-        writer.write_batch(batch)
+    index = pa.record_batch(lists, names=list(columns))
+    with pa.OSFile(path, "wb") as file:
+        with pa.ipc.new_stream(file, segment.rows.schema) as writer:
+            writer.write_table(segment.rows, max_chunksize=max(segment.count, 1))
+        with pa.ipc.new_stream(file, index.schema) as writer:
+            writer.write_batch(index)
 
 
-def _load(folder: str) -> Segment:
-    rows = pa.ipc.open_file(pa.memory_map(f"{folder}/rows.arrow")).read_all()
-    if rows.num_rows == 0:
-        rows = rows.combine_chunks()
-    batch = pa.ipc.open_file(pa.memory_map(f"{folder}/index.arrow")).get_batch(0)
+def _load(path: str) -> Segment:
+    file = pa.memory_map(path)
+    rows = pa.ipc.open_stream(file).read_all()
+    batch = pa.ipc.open_stream(file).read_next_batch()
     arrays = {name: batch.column(name).values.to_numpy() for name in batch.schema.names}
     indexes: dict[Path, Slots] = {}
     for name in arrays:
         kind, _, text = name.partition(" ")
         if kind == "hashes":
-            path = tuple(map(int, text.split("_")))
-            indexes[path] = Slots(
+            keys = tuple(map(int, text.split("_")))
+            indexes[keys] = Slots(
                 arrays[name],
                 arrays.get(f"rows {text}"),
                 arrays[f"begins {text}"],
                 int(arrays[f"keys {text}"][0]),
             )
-    _, first, last, _ = os.path.basename(folder).split("-")
+    _, first, last, _ = os.path.basename(path).split("-")
     return Segment(rows, indexes, int(first), int(last))

@@ -24,10 +24,12 @@ from headrace.engine.buckets.local_index import (
     KEY,
     TIME,
     Array,
+    Fixed,
     Path,
     Segment,
     Shelf,
     make_segment,
+    one_chunk,
     path_hashes,
 )
 
@@ -77,37 +79,70 @@ class Input:
 
     def numbers(self, name: str, positions: Array) -> Array:
         """A column of numbers at some positions."""
-        if len(self.segments) == 1:
-            return self.segments[0].array(name)[positions]
-        which: Array = np.searchsorted(self.starts, positions, "right") - 1
-        found = np.empty(len(positions), self.segments[0].array(name).dtype)
-        for index, segment in enumerate(self.segments):
-            here = np.flatnonzero(which == index)
-            found[here] = segment.array(name)[positions[here] - self.starts[index]]
-        return found
+        arrays = [segment.array(name) for segment in self.segments]
+        return _gathered(arrays, self._apart(positions), len(positions))
 
     def columns(self, names: Sequence[str], positions: Array) -> list[Any]:
         """Columns of any type at some positions."""
+        apart = self._apart(positions)
+        found = []
+        for name in names:
+            columns = [segment.fixed(name) for segment in self.segments]
+            known = [column for column in columns if column is not None]
+            if len(known) == len(columns):
+                found.append(self._fixed(name, known, apart, len(positions)))
+            else:
+                found.append(self._any_type(name, apart))
+        return found
+
+    def _apart(self, positions: Array) -> list[tuple[int, Any, Array]]:
+        """By segment: which of the positions lie in it, and where."""
         if len(self.segments) == 1:
-            taken = self.segments[0].rows.select(names).take(pa.array(positions)).combine_chunks()
-            return [_one_chunk(taken.column(name)) for name in names]
+            return [(0, slice(None), positions)]
         which: Array = np.searchsorted(self.starts, positions, "right") - 1
-        order = np.argsort(which, kind="stable")
-        bounds = np.searchsorted(which[order], np.arange(len(self.segments) + 1))
+        found = []
+        for index in range(len(self.segments)):
+            here = np.flatnonzero(which == index)
+            if len(here):
+                found.append((index, here, positions[here] - self.starts[index]))
+        return found
+
+    def _fixed(
+        self, name: str, columns: list[Fixed], apart: list[tuple[int, Any, Array]], count: int
+    ) -> Any:
+        """A column whose values are all of one size, which numpy takes faster than Arrow."""
+        values = _gathered([column.values for column in columns], apart, count)
+        valid = None
+        if any(column.valid is not None for column in columns):
+            masks = [
+                c.valid if c.valid is not None else np.ones(len(c.values), bool) for c in columns
+            ]
+            bits = np.packbits(_gathered(masks, apart, count), bitorder="little")
+            valid = pa.py_buffer(bits)
+        kind = self.segments[0].rows.schema.field(name).type
+        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(values)])
+
+    def _any_type(self, name: str, apart: list[tuple[int, Any, Array]]) -> Any:
         parts = [
-            segment.rows.select(names).take(
-                pa.array(positions[order[bounds[i] : bounds[i + 1]]] - self.starts[i])
-            )
-            for i, segment in enumerate(self.segments)
+            one_chunk(self.segments[index].rows.column(name)).take(pa.array(local))
+            for index, _, local in apart
         ]
+        if len(parts) == 1:
+            return parts[0]
+        order = np.concatenate([here for _, here, _ in apart])
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        whole = pa.concat_tables(parts).combine_chunks().take(pa.array(back)).combine_chunks()
-        return [_one_chunk(whole.column(name)) for name in names]
+        return pa.concat_arrays(parts).take(pa.array(back))
 
 
-def _one_chunk(column: Any) -> Any:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+def _gathered(arrays: list[Array], apart: list[tuple[int, Any, Array]], count: int) -> Array:
+    if len(apart) == 1:
+        index, _, local = apart[0]
+        return arrays[index][local]
+    found = np.empty(count, arrays[0].dtype)
+    for index, here, local in apart:
+        found[here] = arrays[index][local]
+    return found
 
 
 class ProbeJoin:
