@@ -99,7 +99,10 @@ class Input:
         """By segment: which of the positions lie in it, and where."""
         if len(self.segments) == 1:
             return [(0, slice(None), positions)]
-        which: Array = np.searchsorted(self.starts, positions, "right") - 1
+        # There are few segments: comparing with each beats a search.
+        which = np.zeros(len(positions), np.int8)
+        for start in self.starts[1:-1]:
+            which += positions >= start
         found = []
         for index in range(len(self.segments)):
             here = np.flatnonzero(which == index)
