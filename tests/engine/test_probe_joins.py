@@ -266,7 +266,8 @@ def test_spark_runs_what_tasks_cannot(spark: SparkSession, tmp_path: Path) -> No
         "fractions": STAR.replace(".k", ".k / 2.0e0").replace("SELECT a.k / 2.0e0", "SELECT a.k"),
         "function": STAR.replace("a.k,", "upper(a.s) AS k,"),
     }
-    epochs = [{name: rows_of(8, lambda i: i % 4, e) for name in "abc"} for e in range(2)]
+    epochs: Epochs = [{"a": rows_of(8, lambda i: i % 4), "c": rows_of(3, lambda i: i)}]
+    epochs += [{name: rows_of(8, lambda i: i % 4, e) for name in "abc"} for e in (1, 2)]
     assert check(executor, queries, epochs, tmp_path, (plans_of(),)) > 0
     assert executor.chosen["function"] == "Spark, because of the function upper"
     assert executor.chosen["fractions"] == "Spark, because of fractions as keys of a join"

@@ -48,7 +48,8 @@ def _chart(title: str, chart: Mapping[str, Any], file: Path) -> Path:
     axes.set_xlabel(chart["x"])
     axes.set_ylabel(chart["y"])
     axes.set_title(title)
-    axes.legend(ncols=min(3, len(bars)), fontsize="small")
+    # Beside the bars, which would hide behind it.
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
     figure.tight_layout()
     figure.savefig(file, dpi=120)
     pyplot.close(figure)

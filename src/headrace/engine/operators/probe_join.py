@@ -63,6 +63,9 @@ class ProbeJoin(Operator):
         leaves = [self._leaf(index, epoch) for index in range(len(self._inputs))]
         if not any(leaf.new.files for leaf in leaves):
             return None
+        if not all(leaf.old.files or leaf.new.files for leaf in leaves):
+            # A stream that never had a row leaves nothing to find.
+            return None
         memory = self._memory(epoch)
         cut_by = self._cut_by(leaves)
         join = ProbedInput(
@@ -91,7 +94,7 @@ class ProbeJoin(Operator):
 
     def _definition(self, epoch: Epoch) -> exp.Query:
         rows = self._pairs.delta(epoch)
-        assert rows is not None, "some input has new rows"
+        assert rows is not None, "all inputs have rows, and some have new ones"
         return rows.query
 
     def _leaf(self, index: int, epoch: Epoch) -> ProbedLeaf:
