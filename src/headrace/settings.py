@@ -31,7 +31,7 @@ class Setting:
 class ProbeCycle:
     """How long statistics of probes are collected: in epochs, or in milliseconds."""
 
-    epochs: int = 2
+    epochs: int = 1
     milliseconds: int | None = None
 
     def is_over(self, epochs: int, milliseconds: float) -> bool:
@@ -259,7 +259,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "probe.cycle",
-        "2",
+        "1",
         _cycle,
         "How long statistics of probes are collected before orders are planned anew: a number of "
         "epochs, or a duration.",

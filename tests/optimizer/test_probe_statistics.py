@@ -265,3 +265,46 @@ def test_the_unknown_has_no_cost() -> None:
         sequence_cost(((2, 0), (0, 1)), KNOWN, TUNING, HASH, ENGINE)
     # One unknown pair, and what is known of the rest: 10 + 0.5 · 4 · 2.
     assert sequence_rank(((2, 0), (0, 1)), KNOWN, TUNING, HASH, ENGINE) == (1, 14.0)
+
+
+def cycle_of(rate: float, rows: float) -> dict[tuple[int, int], EdgeCounts]:
+    matches = round(1_000 * rate)
+    return {(0, 1): EdgeCounts(1_000, matches, round(matches * rows))}
+
+
+def forecasts(cycles: list[tuple[float, float]]) -> list[float]:
+    """The forecast rate after each cycle."""
+    history = ProbeHistory(60)
+    found = []
+    for rate, rows in cycles:
+        history.add(cycle_of(rate, rows), {(0, 1): 10.0}, {}, {})
+        history.close()
+        forecast = history.forecast()
+        assert forecast is not None
+        found.append(forecast.rates[0, 1])
+    return found
+
+
+def test_a_jump_of_a_steady_pair_is_believed_at_once() -> None:
+    assert forecasts([(0.9, 2.0)] * 6 + [(0.1, 2.0)])[-1] == 0.1
+    # Also one in the rows of a match alone: the rate is then that of the cycle, too.
+    assert forecasts([(0.5, 2.0), (0.52, 2.0)] * 3 + [(0.55, 9.0)])[-1] == 0.55
+    # What is within the noise is smoothed.
+    assert 0.5 < forecasts([(0.5, 2.0)] * 6 + [(0.6, 2.0)])[-1] < 0.6
+
+
+def test_a_pair_that_jumps_again_and_again_is_smoothed() -> None:
+    """Of the jumps of every other cycle only the first is believed."""
+    rates = forecasts([(0.9, 2.0), (0.1, 2.0)] * 8)
+    assert rates[1] == 0.1
+    assert all(0.2 < rate < 0.8 for rate in rates[6:])
+
+
+def test_few_probes_are_no_jump() -> None:
+    history = ProbeHistory(60)
+    for counts in [EdgeCounts(20, 18, 18)] * 6 + [EdgeCounts(20, 1, 1)]:
+        history.add({(0, 1): counts}, {(0, 1): 10.0}, {}, {})
+        history.close()
+    forecast = history.forecast()
+    assert forecast is not None
+    assert forecast.rates[0, 1] > 0.3

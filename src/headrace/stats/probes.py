@@ -102,14 +102,30 @@ class ProbeStatistics:
         return edge in self.rates and edge in self.means and edge in self.keys
 
 
+#: A pair jumps if its probes find this many times more or fewer rows than was forecast, counted
+#: from a few rows in a hundred probes on, and told by enough probes to be no accident.
+JUMP, LEAST_FOUND, LEAST_QUERIES = 1.5, 0.05, 30
+#: A jump is believed at once if the pair has not jumped for so many cycles.
+STEADY = 4
+
+
 class ProbeHistory:
-    """The last cycles of a join, and the one that runs."""
+    """The last cycles of a join, and the one that runs.
+
+    Smoothing follows a trend and keeps noise out, but it follows a jump only halfway. So a pair
+    that was steady and jumps begins its history anew, and one that jumps again and again, as noise
+    does, is smoothed.
+    """
 
     def __init__(self, length: int) -> None:
         if length < 1:
             raise ValueError("a history has room for one cycle or more")
         self._closed: deque[Cycle] = deque(maxlen=length)
         self._running = NOTHING_SEEN
+        self._count = 0
+        #: By pair: the number of the cycle that its history begins with, and of its last jump.
+        self._since: dict[Edge, int] = {}
+        self._jumped: dict[Edge, int] = {}
 
     @property
     def cycles(self) -> tuple[Cycle, ...]:
@@ -131,8 +147,25 @@ class ProbeHistory:
         ended, self._running = self._running, NOTHING_SEEN
         if not ended.queries:
             return None
+        self._notice_jumps(ended)
         self._closed.append(ended)
+        self._count += 1
         return ended
+
+    def _notice_jumps(self, ended: Cycle) -> None:
+        forecast = self.forecast()
+        if forecast is None:
+            return
+        for edge, counts in ended.edges.items():
+            if edge not in forecast.rates or counts.queries < LEAST_QUERIES:
+                continue
+            found = counts.rows / counts.queries + LEAST_FOUND
+            expected = forecast.rates[edge] * forecast.means[edge] + LEAST_FOUND
+            if max(found / expected, expected / found) < JUMP:
+                continue
+            if self._count - self._jumped.get(edge, -STEADY) >= STEADY:
+                self._since[edge] = self._count
+            self._jumped[edge] = self._count
 
     def forecast(self, smooth: bool = True) -> ProbeStatistics | None:
         """Figures for the next cycle; None while no cycle is closed.
@@ -141,7 +174,10 @@ class ProbeHistory:
         """
         if not self._closed:
             return None
-        counts = [cycle.edges for cycle in self._closed]
+        counts = [
+            {e: c for e, c in cycle.edges.items() if number >= self._since.get(e, 0)}
+            for number, cycle in enumerate(self._closed, self._count - len(self._closed))
+        ]
         rates = _series([_known(edges, lambda c: c.rate) for edges in counts])
         means = _series([_known(edges, lambda c: c.mean) for edges in counts])
         keys = _series([cycle.keys for cycle in self._closed])
