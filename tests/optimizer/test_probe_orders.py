@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from math import factorial
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from headrace.optimizer.probing import dp_pick
 from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
 from headrace.optimizer.probing.sequences import all_sequences, sequence_text, sequences_from
 from headrace.optimizer.probing.strategies import STRATEGIES
+from headrace.optimizer.probing.strategy import Choice
 from headrace.stats.probes import Edge, ProbeStatistics
 
 PAPER, ENGINE = ProbeModel.PAPER, ProbeModel.ENGINE
@@ -74,6 +76,11 @@ def random_statistics(
         keys={edge: 10 ** chance.uniform(0, 6) for edge in edges},
         rows={index: 10 ** chance.uniform(0, 6) for index in range(graph.count)},
     )
+
+
+def chosen(name: str, *by: Any) -> dict[int, ProbeSequence]:
+    """The orders that a strategy chooses."""
+    return STRATEGIES[name].orders(Choice(*by))
 
 
 def rank(
@@ -222,7 +229,7 @@ def test_dp_pick_is_the_best_of_all(count: int, model: ProbeModel, known: float)
         kind = (HASH, SORTED)[number % 2]
         statistics = random_statistics(graph, chance, known)
         initial = shuffled(count, chance)
-        orders = dp_pick.orders(graph, statistics, TUNING, kind, model, initial)
+        orders = chosen("dp_pick", graph, statistics, TUNING, kind, model, initial)
         assert_valid(graph, orders)
         for driver, sequence in orders.items():
             listed = [*sequences_from(graph, driver)]
@@ -237,7 +244,9 @@ def test_dp_pick_is_the_best_of_all(count: int, model: ProbeModel, known: float)
 def test_dp_pick_is_algorithm_3(graph: ProbeGraph, model: ProbeModel) -> None:
     """Where no keys are equal to a third, the published list has nothing better."""
     statistics = random_statistics(graph, random.Random(graph.count))
-    orders = dp_pick.orders(graph, statistics, TUNING, HASH, model, tuple(range(graph.count)))
+    orders = dp_pick.orders(
+        Choice(graph, statistics, TUNING, HASH, model, tuple(range(graph.count)))
+    )
     least: dict[int, float] = {}
     for sequence in all_sequences(graph):
         driver, cost = sequence[0][0], rank(sequence, statistics, TUNING, HASH, model)[1]
@@ -250,7 +259,7 @@ def test_dp_pick_is_algorithm_3(graph: ProbeGraph, model: ProbeModel) -> None:
 def test_dp_pick_of_six_that_all_share_keys() -> None:
     graph, chance = complete(6), random.Random(6)
     statistics = random_statistics(graph, chance)
-    orders = dp_pick.orders(graph, statistics, TUNING, HASH, ENGINE, tuple(range(6)))
+    orders = chosen("dp_pick", graph, statistics, TUNING, HASH, ENGINE, tuple(range(6)))
     best = min(rank(s, statistics, TUNING, HASH, ENGINE) for s in sequences_from(graph, 2))
     assert rank(orders[2], statistics, TUNING, HASH, ENGINE) == pytest.approx(best)
 
@@ -264,7 +273,9 @@ def test_every_strategy_is_valid(name: str, known: float) -> None:
             statistics = random_statistics(graph, chance, known)
             initial = shuffled(count, chance)
             for model in ProbeModel:
-                orders = STRATEGIES[name].orders(graph, statistics, TUNING, HASH, model, initial)
+                orders = STRATEGIES[name].orders(
+                    Choice(graph, statistics, TUNING, HASH, model, initial)
+                )
                 assert_valid(graph, orders)
 
 
@@ -274,9 +285,11 @@ def test_without_statistics_the_order_is_the_initial_one(name: str) -> None:
     nothing = ProbeStatistics({}, {}, {}, {})
     for graph in shapes(5, chance):
         initial = shuffled(5, chance)
-        fixed = STRATEGIES["fixed_order"].orders(graph, None, TUNING, HASH, ENGINE, initial)
+        fixed = chosen("fixed_order", graph, None, TUNING, HASH, ENGINE, initial)
         for statistics in (None, nothing):
-            orders = STRATEGIES[name].orders(graph, statistics, TUNING, HASH, ENGINE, initial)
+            orders = STRATEGIES[name].orders(
+                Choice(graph, statistics, TUNING, HASH, ENGINE, initial)
+            )
             assert orders == fixed
 
 
@@ -285,24 +298,24 @@ def test_inputs_must_be_connected(name: str) -> None:
     apart = graph_of(4, (0, 1), (2, 3))
     for statistics in (None, random_statistics(apart, random.Random(1))):
         with pytest.raises(PlanError, match="share no key"):
-            STRATEGIES[name].orders(apart, statistics, TUNING, HASH, ENGINE, (0, 1, 2, 3))
+            chosen(name, apart, statistics, TUNING, HASH, ENGINE, (0, 1, 2, 3))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_one_input_has_nothing_to_probe(name: str) -> None:
     statistics = ProbeStatistics({}, {}, {}, {})
-    assert STRATEGIES[name].orders(graph_of(1), statistics, TUNING, HASH, ENGINE, (0,)) == {0: ()}
+    assert chosen(name, graph_of(1), statistics, TUNING, HASH, ENGINE, (0,)) == {0: ()}
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_an_initial_order_has_all_inputs(name: str) -> None:
     with pytest.raises(ValueError, match="not an order"):
-        STRATEGIES[name].orders(chain(3), None, TUNING, HASH, ENGINE, (0, 1))
+        chosen(name, chain(3), None, TUNING, HASH, ENGINE, (0, 1))
 
 
 def test_fixed_order_waits_for_a_connection() -> None:
     fixed = STRATEGIES["fixed_order"]
-    orders = fixed.orders(chain(4), None, TUNING, HASH, ENGINE, (3, 0, 2, 1))
+    orders = fixed.orders(Choice(chain(4), None, TUNING, HASH, ENGINE, (3, 0, 2, 1)))
     assert orders == {
         # 3 must wait for 2, and 2 for 1.
         0: ((0, 1), (1, 2), (2, 3)),
@@ -311,7 +324,7 @@ def test_fixed_order_waits_for_a_connection() -> None:
         2: ((2, 3), (2, 1), (1, 0)),
         3: ((3, 2), (2, 1), (1, 0)),
     }
-    same = fixed.orders(one_key(3), None, TUNING, HASH, ENGINE, (2, 0, 1))
+    same = fixed.orders(Choice(one_key(3), None, TUNING, HASH, ENGINE, (2, 0, 1)))
     assert same == {0: ((0, 2), (0, 1)), 1: ((1, 2), (1, 0)), 2: ((2, 0), (2, 1))}
 
 
@@ -333,7 +346,7 @@ def hub_order(
     tuning: ProbeTuning = TUNING,
     kind: StateKind = HASH,
 ) -> list[int]:
-    orders = STRATEGIES[name].orders(star(4), statistics, tuning, kind, model, (0, 1, 2, 3))
+    orders = chosen(name, star(4), statistics, tuning, kind, model, (0, 1, 2, 3))
     return [right for _, right in orders[0]]
 
 
@@ -372,8 +385,12 @@ def test_ablations_are_dp_pick_with_half_a_model() -> None:
             ("query_cost_only", query_only(TUNING)),
             ("match_cost_only", match_only(TUNING)),
         ):
-            half = STRATEGIES[name].orders(graph, statistics, TUNING, HASH, PAPER, (0, 1, 2, 3, 4))
-            assert half == dp_pick.orders(graph, statistics, tuning, HASH, PAPER, (0, 1, 2, 3, 4))
+            half = STRATEGIES[name].orders(
+                Choice(graph, statistics, TUNING, HASH, PAPER, (0, 1, 2, 3, 4))
+            )
+            assert half == dp_pick.orders(
+                Choice(graph, statistics, tuning, HASH, PAPER, (0, 1, 2, 3, 4))
+            )
 
 
 @pytest.mark.parametrize("name", ["dp_pick", "selectivity_first", "cost_greedy"])
@@ -400,7 +417,7 @@ def test_dp_pick_goes_round_the_unknown() -> None:
         keys={(0, 1): 9.0, (0, 2): 9.0},
         rows={},
     )
-    orders = dp_pick.orders(cycle(3), known, TUNING, HASH, ENGINE, (0, 1, 2))
+    orders = chosen("dp_pick", cycle(3), known, TUNING, HASH, ENGINE, (0, 1, 2))
     assert orders[0] == ((0, 1), (0, 2))
 
 
@@ -412,10 +429,12 @@ def test_many_inputs(model: ProbeModel, known: float) -> None:
     for graph in (chain(count), star(count), one_key(count), mixed(count, chance)):
         statistics = random_statistics(graph, chance, known)
         initial = shuffled(count, chance)
-        orders = dp_pick.orders(graph, statistics, TUNING, HASH, model, initial)
+        orders = chosen("dp_pick", graph, statistics, TUNING, HASH, model, initial)
         assert_valid(graph, orders)
         for name in ("fixed_order", "cost_greedy"):
-            others = STRATEGIES[name].orders(graph, statistics, TUNING, HASH, model, initial)
+            others = STRATEGIES[name].orders(
+                Choice(graph, statistics, TUNING, HASH, model, initial)
+            )
             for driver, sequence in orders.items():
                 mine = rank(sequence, statistics, TUNING, HASH, model)
                 assert mine <= rank(others[driver], statistics, TUNING, HASH, model)
@@ -426,10 +445,10 @@ def test_a_beam_is_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, initial = complete(6), (0, 1, 2, 3, 4, 5)
     for _ in range(10):
         statistics = random_statistics(graph, chance)
-        exact = dp_pick.orders(graph, statistics, TUNING, HASH, ENGINE, initial)
+        exact = chosen("dp_pick", graph, statistics, TUNING, HASH, ENGINE, initial)
         with monkeypatch.context() as patch:
             patch.setattr(dp_pick, "MOST_EXACT", 1)
-            beam = dp_pick.orders(graph, statistics, TUNING, HASH, ENGINE, initial)
+            beam = chosen("dp_pick", graph, statistics, TUNING, HASH, ENGINE, initial)
         for driver, sequence in exact.items():
             best = rank(sequence, statistics, TUNING, HASH, ENGINE)[1]
             found = rank(beam[driver], statistics, TUNING, HASH, ENGINE)[1]
@@ -441,6 +460,6 @@ def test_a_beam_is_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_eight_inputs_take_no_time(graph: ProbeGraph) -> None:
     statistics = random_statistics(graph, random.Random(8))
     begin = time.perf_counter()
-    dp_pick.orders(graph, statistics, TUNING, HASH, ENGINE, tuple(range(8)))
+    chosen("dp_pick", graph, statistics, TUNING, HASH, ENGINE, tuple(range(8)))
     # A fiftieth of it on an idle machine.
     assert time.perf_counter() - begin < 0.5

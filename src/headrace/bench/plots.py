@@ -1,7 +1,8 @@
 """Plots of a report, as PNG files beside its JSON.
 
-A bar chart of the seconds of all cases, and a line chart for every case whose notes hold a
-``series``: {"x": label, "y": label, "lines": {name: [numbers]}, "at": [numbers], optional}.
+A bar chart of the seconds of all cases, a line chart for every case whose notes hold a ``series``:
+{"x": label, "y": label, "lines": {name: [numbers]}, "at": [numbers], optional}, and what they hold
+as ``bars`` (see ``bar_charts``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from headrace.bench.bar_charts import draw_bars
 from headrace.bench.harness import Report
 
 
@@ -24,10 +26,17 @@ def write_plots(report: Report, json_file: Path) -> list[Path]:
     written = [_bars(report, json_file.with_name(f"{json_file.stem}-seconds.png"))]
     for case in report.cases:
         if "series" in case.notes:
-            name = re.sub(r"[^A-Za-z0-9]+", "-", case.case).strip("-")
-            file = json_file.with_name(f"{json_file.stem}-{name}.png")
+            file = _beside(json_file, case.case)
             written.append(_lines(f"{report.bench}: {case.case}", case.notes["series"], file))
+        for title, chart in case.notes.get("bars", {}).items():
+            file = _beside(json_file, f"{case.case} {title}")
+            written.append(draw_bars(f"{case.case}: {title}", chart, file))
     return written
+
+
+def _beside(json_file: Path, title: str) -> Path:
+    name = re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-")
+    return json_file.with_name(f"{json_file.stem}-{name}.png")
 
 
 def _bars(report: Report, file: Path) -> Path:

@@ -27,6 +27,7 @@ from headrace.optimizer.probing.fixed_order import initial_orders
 from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
 from headrace.optimizer.probing.sequences import sequence_text
 from headrace.optimizer.probing.strategies import STRATEGIES
+from headrace.optimizer.probing.strategy import Choice
 from headrace.plan.join_graph import JoinGraph, inputs_of
 from headrace.plan.nodes import Join, JoinKind, Order
 from headrace.settings import ProbeCycle
@@ -169,7 +170,7 @@ class ProbeMemory:
             return []
         policy = self.policy
         planned = STRATEGIES[policy.strategy].orders(
-            self.graph, statistics, policy.tuning, KIND, policy.model, self.initial
+            Choice(self.graph, statistics, policy.tuning, KIND, policy.model, self.initial)
         )
         switches = []
         for driver, after in planned.items():

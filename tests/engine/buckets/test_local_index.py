@@ -140,6 +140,19 @@ def test_a_disk_that_takes_nothing(shelf: Shelf, monkeypatch: pytest.MonkeyPatch
     assert held(files.catch_up(Shelf("run", "key"))) == files.all_rows
 
 
+def test_a_place_that_cannot_be_made(shelf: Shelf, tmp_path: Path) -> None:
+    (tmp_path / "headrace-index").write_text("in the way")
+    files = Files()
+    for epoch in range(6):
+        files.add(f"f{epoch}", epoch, epoch, rows_of_epoch(epoch))
+        # As each task does: what the worker holds is found again.
+        shelf = Shelf("run", "key")
+        assert held(files.catch_up(shelf)) == files.all_rows
+        shelf.make_ready(["next"], make_segment(table(rows_of_epoch(0)), PATHS, 9, 9))
+    assert set(files.reads.values()) == {1}
+    local_index.worker_memory()["segments"].clear()
+
+
 def test_what_a_run_leaves_behind_can_be_forgotten(shelf: Shelf, tmp_path: Path) -> None:
     files = Files()
     files.add("f0", 0, 0, rows_of_epoch(0))

@@ -16,7 +16,6 @@ This module goes to the executors by value and needs nothing there but DuckDB, p
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -31,6 +30,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+try:
+    import fcntl
+except ImportError:  # Not on Windows, where tasks of one part must not run twice at once.
+    fcntl = None  # type: ignore[assignment]
 
 #: A segment this many times smaller than the one before it stays apart.
 RATIO = 4
@@ -189,8 +193,10 @@ class Shelf:
         self._run = os.path.join(_indexes(), run)
         self._folder = os.path.join(self._run, key)
         known: dict[str, dict[str, Segment]] = worker_memory().setdefault("segments", {})
-        for folder in [f for f in known if not os.path.isdir(f)]:
-            del known[folder]
+        for folder, held in list(known.items()):
+            in_memory = any(name.startswith(_IN_MEMORY) for name in held)
+            if not in_memory and not os.path.isdir(folder):
+                del known[folder]
         self._opened = known.setdefault(self._folder, {})
 
     def catch_up(
@@ -249,6 +255,8 @@ class Shelf:
         return found
 
     def _names(self, kind: str) -> list[str]:
+        if not os.path.isdir(self._folder):
+            return []
         return [name for name in os.listdir(self._folder) if name.startswith(kind)]
 
     def _segments(self) -> dict[str, Segment]:
@@ -291,12 +299,19 @@ class Shelf:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """One task at a time; a second one finds the work done."""
-        if not os.path.isdir(self._folder):
-            _forget_others(os.path.basename(self._run))
-        os.makedirs(self._folder, exist_ok=True)
-        os.utime(self._run)
-        with open(os.path.join(self._folder, ".lock"), "w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            if not os.path.isdir(self._folder):
+                _forget_others(os.path.basename(self._run))
+            os.makedirs(self._folder, exist_ok=True)
+            os.utime(self._run)
+            lock = open(os.path.join(self._folder, ".lock"), "w", encoding="utf-8")  # noqa: SIM115
+        except OSError:
+            # Nothing can be written, so there is nothing to be careful with.
+            yield
+            return
+        with lock:
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
 

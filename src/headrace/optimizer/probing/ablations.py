@@ -5,34 +5,22 @@ The third ablation, without smoothing, is one of the statistics: see ``ProbeHist
 
 from __future__ import annotations
 
-from headrace.cost.probing import ProbeModel, ProbeTuning, StateKind, match_only, query_only
+from dataclasses import replace
+
+from headrace.cost.probing import match_only, query_only
 from headrace.optimizer.probing import dp_pick
-from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
-from headrace.stats.probes import ProbeStatistics
+from headrace.optimizer.probing.graph import ProbeSequence
+from headrace.optimizer.probing.strategy import Choice
 
 QUERY_COST_ONLY = "query_cost_only"
 MATCH_COST_ONLY = "match_cost_only"
 
 
-def query_cost_orders(
-    graph: ProbeGraph,
-    statistics: ProbeStatistics | None,
-    tuning: ProbeTuning,
-    kind: StateKind,
-    model: ProbeModel,
-    initial: tuple[int, ...],
-) -> dict[int, ProbeSequence]:
+def query_cost_orders(choice: Choice) -> dict[int, ProbeSequence]:
     """As if rows that are found cost nothing."""
-    return dp_pick.orders(graph, statistics, query_only(tuning), kind, model, initial)
+    return dp_pick.orders(replace(choice, tuning=query_only(choice.tuning)))
 
 
-def match_cost_orders(
-    graph: ProbeGraph,
-    statistics: ProbeStatistics | None,
-    tuning: ProbeTuning,
-    kind: StateKind,
-    model: ProbeModel,
-    initial: tuple[int, ...],
-) -> dict[int, ProbeSequence]:
+def match_cost_orders(choice: Choice) -> dict[int, ProbeSequence]:
     """As if looking for rows cost nothing."""
-    return dp_pick.orders(graph, statistics, match_only(tuning), kind, model, initial)
+    return dp_pick.orders(replace(choice, tuning=match_only(choice.tuning)))

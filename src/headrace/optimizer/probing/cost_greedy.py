@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from headrace.cost.probing import ProbeModel, ProbeTuning, StateKind, probe_cost
+from headrace.cost.probing import probe_cost
 from headrace.optimizer.probing.fixed_order import initial_orders
-from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
-from headrace.optimizer.probing.strategy import one_after_another
-from headrace.stats.probes import Edge, ProbeStatistics
+from headrace.optimizer.probing.graph import ProbeSequence
+from headrace.optimizer.probing.strategy import Choice, one_after_another
+from headrace.stats.probes import Edge
 
 NAME = "cost_greedy"
 
 
-def orders(
-    graph: ProbeGraph,
-    statistics: ProbeStatistics | None,
-    tuning: ProbeTuning,
-    kind: StateKind,
-    model: ProbeModel,
-    initial: tuple[int, ...],
-) -> dict[int, ProbeSequence]:
+def orders(choice: Choice) -> dict[int, ProbeSequence]:
+    statistics = choice.statistics
     if statistics is None:
-        return initial_orders(graph, initial)
+        return initial_orders(choice.graph, choice.initial)
 
     def own_cost(pair: Edge) -> float | None:
-        cost = probe_cost(statistics, pair, tuning, kind, model)
+        cost = probe_cost(statistics, pair, choice.tuning, choice.kind, choice.model)
         return None if cost is None else cost.own
 
-    return one_after_another(graph, initial, own_cost)
+    return one_after_another(choice.graph, choice.initial, own_cost)

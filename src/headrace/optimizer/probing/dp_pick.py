@@ -15,19 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from headrace.cost.probing import (
-    ProbeCost,
-    ProbeModel,
-    ProbeTuning,
-    StateKind,
-    probe_cost,
-    sequence_rank,
-)
+from headrace.cost.probing import ProbeCost, probe_cost, sequence_rank
 from headrace.optimizer.probing import cost_greedy
 from headrace.optimizer.probing.fixed_order import initial_orders
 from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
-from headrace.optimizer.probing.strategy import require_order
-from headrace.stats.probes import Edge, ProbeStatistics
+from headrace.optimizer.probing.strategy import Choice, require_order
+from headrace.stats.probes import Edge
 
 NAME = "dp_pick"
 #: Above this many inputs the search is a beam: sets are then too many to look at.
@@ -40,30 +33,22 @@ Costs = Mapping[Edge, ProbeCost | None]
 _Way = tuple[int, dict[int, tuple[Edge, ProbeCost | None]]]
 
 
-def orders(
-    graph: ProbeGraph,
-    statistics: ProbeStatistics | None,
-    tuning: ProbeTuning,
-    kind: StateKind,
-    model: ProbeModel,
-    initial: tuple[int, ...],
-) -> dict[int, ProbeSequence]:
+def orders(choice: Choice) -> dict[int, ProbeSequence]:
+    graph, statistics, initial = choice.graph, choice.statistics, choice.initial
     require_order(graph, initial)
     if statistics is None:
         return initial_orders(graph, initial)
-    costs = {edge: probe_cost(statistics, edge, tuning, kind, model) for edge in graph.edges}
+    by = choice.tuning, choice.kind, choice.model
+    costs = {edge: probe_cost(statistics, edge, *by) for edge in graph.edges}
     drivers = range(graph.count)
     if graph.count <= MOST_EXACT:
         return {driver: _exact(_search(graph, driver, initial, costs)) for driver in drivers}
     found = {driver: _beam(_search(graph, driver, initial, costs)) for driver in drivers}
-    simple = (
-        initial_orders(graph, initial),
-        cost_greedy.orders(graph, statistics, tuning, kind, model, initial),
-    )
+    simple = initial_orders(graph, initial), cost_greedy.orders(choice)
     return {
         driver: min(
             (sequence, *(others[driver] for others in simple)),
-            key=lambda candidate: sequence_rank(candidate, statistics, tuning, kind, model),
+            key=lambda candidate: sequence_rank(candidate, statistics, *by),
         )
         for driver, sequence in found.items()
     }

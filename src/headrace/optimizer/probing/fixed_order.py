@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.cost.probing import ProbeModel, ProbeTuning, StateKind
 from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
-from headrace.optimizer.probing.strategy import one_after_another
-from headrace.stats.probes import ProbeStatistics
+from headrace.optimizer.probing.strategy import Choice, one_after_another
 
 NAME = "fixed_order"
 
 
-def orders(
-    graph: ProbeGraph,
-    statistics: ProbeStatistics | None,
-    tuning: ProbeTuning,
-    kind: StateKind,
-    model: ProbeModel,
-    initial: tuple[int, ...],
-) -> dict[int, ProbeSequence]:
-    return initial_orders(graph, initial)
+def orders(choice: Choice) -> dict[int, ProbeSequence]:
+    return initial_orders(choice.graph, choice.initial)
 
 
 def initial_orders(graph: ProbeGraph, initial: tuple[int, ...]) -> dict[int, ProbeSequence]:

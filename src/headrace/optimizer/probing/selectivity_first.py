@@ -6,26 +6,21 @@ from l finds γ μ of the rows of r on the average.
 
 from __future__ import annotations
 
-from headrace.cost.probing import ProbeModel, ProbeTuning, StateKind
 from headrace.optimizer.probing.fixed_order import initial_orders
-from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
-from headrace.optimizer.probing.strategy import one_after_another
+from headrace.optimizer.probing.graph import ProbeSequence
+from headrace.optimizer.probing.strategy import Choice, one_after_another
 from headrace.stats.probes import Edge, ProbeStatistics
 
 NAME = "selectivity_first"
 
 
-def orders(
-    graph: ProbeGraph,
-    statistics: ProbeStatistics | None,
-    tuning: ProbeTuning,
-    kind: StateKind,
-    model: ProbeModel,
-    initial: tuple[int, ...],
-) -> dict[int, ProbeSequence]:
+def orders(choice: Choice) -> dict[int, ProbeSequence]:
+    statistics = choice.statistics
     if statistics is None:
-        return initial_orders(graph, initial)
-    return one_after_another(graph, initial, lambda pair: selectivity(statistics, pair))
+        return initial_orders(choice.graph, choice.initial)
+    return one_after_another(
+        choice.graph, choice.initial, lambda pair: selectivity(statistics, pair)
+    )
 
 
 def selectivity(statistics: ProbeStatistics, pair: Edge) -> float | None:

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from headrace.cost.probing import ProbeModel, ProbeTuning, StateKind
 from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
 from headrace.stats.probes import Edge, ProbeStatistics
 
 
-class Orders(Protocol):
-    """For every input, in which order a new row of it probes the others.
+@dataclass(frozen=True)
+class Choice:
+    """What is to be chosen, and by what.
 
     ``initial`` is an order of all inputs: it decides between equals, and alone where nothing is
-    known. A pair without statistics is never given a number; it is the last choice. Inputs that
-    are not all connected are a ``PlanError``.
+    known. A pair without statistics is never given a number; it is the last choice.
     """
 
-    def __call__(
-        self,
-        graph: ProbeGraph,
-        statistics: ProbeStatistics | None,
-        tuning: ProbeTuning,
-        kind: StateKind,
-        model: ProbeModel,
-        initial: tuple[int, ...],
-    ) -> dict[int, ProbeSequence]: ...
+    graph: ProbeGraph
+    statistics: ProbeStatistics | None
+    tuning: ProbeTuning
+    kind: StateKind
+    model: ProbeModel
+    initial: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to choose orders, with the name by which it is asked for."""
+    """A way to choose orders, with the name by which it is asked for.
+
+    ``orders`` gives for every input in which order a new row of it probes the others. Inputs that
+    are not all connected are a ``PlanError``.
+    """
 
     name: str
-    orders: Orders
+    orders: Callable[[Choice], dict[int, ProbeSequence]]
 
 
 def one_after_another(
