@@ -6,18 +6,15 @@ them: queries that need the same state find the same store, and state outlives a
 
 from __future__ import annotations
 
+from headrace.engine.compile_joins import compile_join, held_back
 from headrace.engine.compile_sets import compile_sets
 from headrace.engine.early_plans import EarlyPolicy
 from headrace.engine.grouping import Grouping, reads_streams_plainly
 from headrace.engine.join_orders import JoinPolicy
-from headrace.engine.join_shape import JoinShape, join_shape
 from headrace.engine.layouts import Generation, LayoutPolicy, PanePlan, decide
 from headrace.engine.operators.base import Operator, Store
-from headrace.engine.operators.delta_join import DeltaJoin, JoinInput
-from headrace.engine.operators.outer_join import OuterJoin
 from headrace.engine.operators.pane_aggregate import PaneAggregate
 from headrace.engine.operators.pane_store import Closing, Panes, PaneStore
-from headrace.engine.operators.probe_join import ProbeJoin
 from headrace.engine.operators.row_aggregate import RowAggregate
 from headrace.engine.operators.row_store import (
     Arranged,
@@ -27,33 +24,29 @@ from headrace.engine.operators.row_store import (
     unchained,
 )
 from headrace.engine.operators.session_aggregate import SessionAggregate
-from headrace.engine.operators.session_join import SessionJoin, SessionMembers
 from headrace.engine.operators.session_store import SessionStore
 from headrace.engine.operators.stateless import RowByRow, SourceRows, UnionRows
 from headrace.engine.operators.window_aggregate import Reading, WindowAggregate
 from headrace.engine.partials import Decomposed, coverage_of, decompose_all
-from headrace.engine.physical import LiveQuery, Physical, distinct_stores
+from headrace.engine.physical import LiveQuery, Physical
 from headrace.engine.relations import is_table_join
 from headrace.engine.warm_up import warm_up
 from headrace.errors import QueryError
 from headrace.optimizer.windows.closing import closing_graph
-from headrace.plan.expressions import Column, Expr, Named, conjunction, without_casts
-from headrace.plan.join_graph import Leaf
+from headrace.plan.expressions import Column, Expr, Named, conjunction
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
     Join,
-    JoinKind,
     Node,
     OutputMode,
     Project,
-    SameSession,
     Source,
     Table,
     Union,
 )
-from headrace.plan.times import aggregate_lag, held_back_by, join_lag
+from headrace.plan.times import aggregate_lag
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 
@@ -121,7 +114,7 @@ class _Compiler:
     ) -> None:
         self._panes = panes
         self.closing = closing
-        self._joins = joins
+        self.joins = joins
         self.early = early
         self.physical = Physical(sources=sources)
         self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
@@ -172,7 +165,7 @@ class _Compiler:
                 stream = node.left if node.left.streams() else node.right
                 return RowByRow(node, self._operator(stream))
             case Join():
-                return self._join(node)
+                return compile_join(self, node)
             case Table():
                 raise QueryError(
                     f"the query reads only the table {node.table!r}",
@@ -185,7 +178,7 @@ class _Compiler:
 
     def _aggregate(self, node: Aggregate) -> Operator:
         window = node.windows[0]
-        streams = node.streams() | self._held_back(node.input, node.time.name)
+        streams = node.streams() | held_back(self, node.input, node.time.name)
         lag = 0 if isinstance(window, Landmark) else aggregate_lag(node)
         if node.from_sets:
             return compile_sets(self, node, streams, lag)
@@ -366,96 +359,6 @@ class _Compiler:
         operator.stores = (store, rows.store)
         return operator
 
-    # Joins
-
-    def _join(self, node: Join) -> Operator:
-        if isinstance(node.time, SameSession):
-            return self._session_join(node, node.time)
-        shape = join_shape(node)
-        held_back = (
-            self._held_back(leaf.node, shape.own_time(index))
-            for index, leaf in enumerate(shape.graph.leaves)
-        )
-        streams = node.streams().union(*held_back)
-        leaves = shape.graph.leaves
-        inputs = tuple(self._join_input(shape, index, streams) for index in range(len(leaves)))
-        sources = tuple(self.input(leaf.node) for leaf in leaves)
-        pairs = DeltaJoin(node, inputs, sources, shape, streams, self._joins)
-        pairs.stores = distinct_stores(source.rows.store for source in inputs)
-        if node.kind is JoinKind.INNER:
-            if not self._joins.probing.takes(node, shape.graph):
-                return pairs
-            probes = ProbeJoin(node, pairs, inputs, shape, streams, self._joins)
-            probes.stores = pairs.stores
-            return probes
-        left, right = inputs
-        outer = OuterJoin(node, pairs, left, right, shape, streams)
-        outer.stores = pairs.stores
-        return outer
-
-    def _join_input(self, shape: JoinShape, index: int, streams: frozenset[str]) -> JoinInput:
-        graph = shape.graph
-        leaf = graph.leaves[index]
-        late = Lateness(streams, shape.lag) if graph.timed else None
-        retention = Retention(streams, shape.kept(index))
-        own_time = shape.own_time(index)
-        time = leaf.schema.names[leaf.node.schema.names.index(own_time)]
-        rows = self.arranged(leaf.node, own_time, late, retention)
-        keys = tuple(
-            (position, _stored_key(rows, leaf, key))
-            for position, members in enumerate(graph.key_classes)
-            for owner, key in members
-            if owner == index
-        )
-        names = [name for _, name in keys if name is not None]
-        rows.store.counted |= set(names)
-        rows.store.wish_split(names)
-        return JoinInput(rows, leaf.schema, time, None if graph.timed else leaf.ttl, keys)
-
-    def _session_join(self, node: Join, time: SameSession) -> Operator:
-        sides = (
-            (node.left, node.left_schema, time.left.name),
-            (node.right, node.right_schema, time.right.name),
-        )
-        held_back = (self._held_back(s, _own_name(s, schema, name)) for s, schema, name in sides)
-        streams, lag = node.streams().union(*held_back), join_lag(node)
-        members = SessionMembers(node, time, self.input(node.left), self.input(node.right))
-        late = Lateness(streams, lag)
-        name = self._sessions_name(node)
-        store = self.stores.get(name)
-        if not isinstance(store, SessionStore):
-            store = SessionStore(
-                name, members, members.keys, members.time, time.gap, late, lag, self.visible_from
-            )
-            self.register(store)
-        retention = Retention(streams, lag + time.gap, sessions=store.name)
-        left, right = (
-            JoinInput(
-                self.arranged(side, _own_name(side, schema, column), late, retention),
-                schema,
-                column,
-            )
-            for side, schema, column in sides
-        )
-        operator = SessionJoin(node, store, left, right)
-        operator.stores = (store, left.rows.store, right.rows.store)
-        return operator
-
-    def _sessions_name(self, node: Join) -> str:
-        return f"sessions-{plan_hash(node)[:16]}-{self.visible_from or 0}"
-
-    def _held_back(self, node: Node, time: str) -> frozenset[str]:
-        """The stores of session joins whose open sessions hold back a time, as clocks."""
-        names = frozenset(self._sessions_name(join) for join in held_back_by(node, time))
-        if names:
-            # Stores come with the operators below.
-            self.input(node)
-        for name in names:
-            store = self.stores[name]
-            assert isinstance(store, SessionStore)
-            store.holds_back = True
-        return names
-
     # Row stores
 
     def arranged(
@@ -491,17 +394,6 @@ class _Compiler:
     def register(self, store: Store) -> None:
         self.stores[store.name] = store
         self.physical.stores.append(store)
-
-
-def _stored_key(rows: Arranged, leaf: Leaf, key: Expr) -> str | None:
-    """The column of a store that a join's key is, if it is one."""
-    key = without_casts(key)
-    return rows.stored_name(leaf.own_name(key.name)) if isinstance(key, Column) else None
-
-
-def _own_name(side: Node, schema: Schema, name: str) -> str:
-    """A side's own name for a column of the join."""
-    return side.schema.names[schema.names.index(name)]
 
 
 def _lowest_filter(chain: tuple[Filter | Project | Join, ...]) -> Expr | None:

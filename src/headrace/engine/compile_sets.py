@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
-from headrace.engine.early_plans import EarlyPolicy
+from headrace.engine.compilation import Compilation
 from headrace.engine.operators.aggregation_set import AggregationSet
 from headrace.engine.operators.aggregation_set_join import AggregationSetJoin
-from headrace.engine.operators.base import Operator, Store
+from headrace.engine.operators.base import Operator
 from headrace.engine.operators.early_choice import EarlyChoice
 from headrace.engine.operators.input_windows_join import InputWindowsJoin
 from headrace.engine.operators.one_way_set_joins import TIME, OneWaySetJoins
 from headrace.engine.operators.pane_aggregate import PaneAggregate
 from headrace.engine.operators.pane_store import Closing, Panes, PaneStore
-from headrace.engine.operators.row_store import Arranged, Lateness, Retention
+from headrace.engine.operators.row_store import Lateness, Retention
 from headrace.engine.operators.set_join import SetColumns, SetJoin, set_columns
 from headrace.engine.operators.table_set import TableSet
 from headrace.engine.operators.trailing_set import TrailingSet, WindowRows
@@ -32,32 +31,12 @@ from headrace.optimizer.early.shape import (
 )
 from headrace.plan.expressions import Column, Expr, Named
 from headrace.plan.json import plan_hash
-from headrace.plan.nodes import Aggregate, Node, OutputMode, Project
+from headrace.plan.nodes import Aggregate, Project
 from headrace.plan.times import graph_lag
 from headrace.plan.types import TIMESTAMP
 from headrace.plan.windows import Hopping, Landmark, Trailing
 
 AnySet = AggregationSet | TrailingSet | TableSet
-
-
-class Compilation(Protocol):
-    """What compiling an aggregate needs of the compilation that it is part of."""
-
-    visible_from: int | None
-    mode: OutputMode
-    closing: str
-    early: EarlyPolicy
-    stores: dict[str, Store]
-
-    def input(self, node: Node) -> Operator: ...
-
-    def whole_from(self, node: Node) -> int | None: ...
-
-    def arranged(
-        self, node: Node, time: str, lateness: Lateness | None, retention: Retention
-    ) -> Arranged: ...
-
-    def register(self, store: Store) -> None: ...
 
 
 def compile_sets(
