@@ -53,6 +53,8 @@ def test_the_query_is_explained_as_shown(update_golden: bool) -> None:
         "keys": [(*pair, KEYS[pair[1]]) for pair in SEEN],
         "rows": KEYS,
         "arrivals": (5_000, 4_000, 2_000, 300),
+        "looked_up": 3_000,
+        "found": 2_000,
         "seconds": {"statistics": 0.01, "all": 1.0},
     }
     for epoch in (1, 2, 3):

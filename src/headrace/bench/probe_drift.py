@@ -23,7 +23,7 @@ def drift(bench: ProbeBench) -> Found:
     }
     first = drift.query(DRIFT_ORDERS[0])
     contestants[OURS] = first, COMPARED[OURS]
-    contestants[f"{OURS}, cycle 1"] = first, {**COMPARED[OURS], "probe.cycle": "1"}
+    contestants[f"{OURS}, cycle 4"] = first, {**COMPARED[OURS], "probe.cycle": "4"}
     found: dict[str, list[Run]] = {name: [] for name in contestants}
     few = replace(drift, batches_per_phase=max(1, drift.batches_per_phase // 6))
     bench.joined(few.write(bench.setup.work / "drift-warm"), first, COMPARED[OURS])

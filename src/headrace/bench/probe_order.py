@@ -74,7 +74,7 @@ SIZES = {
     "full": Size(
         factor=2,
         orders=ORDERS,
-        batches=8,
+        batches=5,
         swept_batches=20,
         swept_orders=2,
         cycles=(1, 2, 3, 5, 8, 12),

@@ -60,6 +60,9 @@ class Run:
     state_rows: int
     switches: int
     statistics_share: float
+    #: Rows that probes looked up, and those that they found and that are no results.
+    looked_up: int
+    intermediate: int
 
     @property
     def join_seconds(self) -> float:
@@ -111,6 +114,8 @@ class ProbeBench:
             sum(len(epoch["planChanges"]) for epoch in epochs),
             sum(one.statistics_seconds for one in probed)
             / max(1e-9, sum(one.seconds for one in probed)),
+            sum(one.looked_up for one in probed),
+            sum(one.found for one in probed) - int(last["totalOutputRows"]),
         )
 
 

@@ -116,6 +116,9 @@ class ProbeMemory:
     #: Seconds that tasks spent on statistics, and altogether.
     statistics_seconds: float = 0.0
     seconds: float = 0.0
+    #: Rows that all probes so far looked up and found; results are among the latter.
+    looked_up: int = 0
+    found: int = 0
     parts: int = 1
     _epochs: int = 0
     _began: float = field(default_factory=time.monotonic)
@@ -162,6 +165,8 @@ class ProbeMemory:
                 arrivals[index] = arrivals.get(index, 0) + new
             self.statistics_seconds += part["seconds"]["statistics"]
             self.seconds += part["seconds"]["all"]
+            self.looked_up += part["looked_up"]
+            self.found += part["found"]
         self.history.add(edges, keys, rows, arrivals)
 
     def _plan(self, epoch: int) -> list[Switch]:

@@ -161,6 +161,8 @@ class ProbeJoin:
         self._oldest: list[int | None] = [one["oldest"] for one in spec["inputs"]]
         self.seconds = {"index": time.perf_counter() - began}
         self.results = 0
+        #: Rows that were looked up, and rows that were found, in all probes.
+        self.looked_up = self.found = 0
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """These columns of the results, a batch at a time."""
@@ -217,6 +219,7 @@ class ProbeJoin:
     def _matches(self, rows: Rows, prober: int, probed: int, driver: int) -> Iterator[Rows]:
         path = self._path(prober, probed)
         hashes = path_hashes(rows.values.__getitem__, path)
+        self.looked_up += len(hashes)
         found = [
             (start, segment, *segment.indexes[path].look_up(hashes))
             for start, segment in self._segments(driver, probed)
@@ -229,6 +232,7 @@ class ProbeJoin:
             ]
             sources = np.concatenate([source for source, _ in pairs])
             positions = np.concatenate([position for _, position in pairs])
+            self.found += len(sources)
             if len(sources):
                 yield self._joined(rows.taken(part), sources, positions, probed, path)
 
@@ -302,6 +306,8 @@ class ProbeJoin:
             "rows": [source.held for source in self._inputs],
             "arrivals": [0 if s.new is None else s.new.count for s in self._inputs],
             "results": self.results,
+            "looked_up": self.looked_up,
+            "found": self.found,
             "seconds": self.seconds,
         }
 
