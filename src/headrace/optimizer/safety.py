@@ -46,7 +46,7 @@ def is_deterministic(expr: Expr) -> bool:
 
 def can_raise(expr: Expr) -> bool:
     """Whether evaluating it on some row might stop the query."""
-    return any(_raises_itself(e) for e in expr.walk())
+    return any(raises_itself(e) for e in expr.walk())
 
 
 def is_movable(expr: Expr) -> bool:
@@ -54,7 +54,8 @@ def is_movable(expr: Expr) -> bool:
     return is_deterministic(expr) and not can_raise(expr)
 
 
-def _raises_itself(expr: Expr) -> bool:
+def raises_itself(expr: Expr) -> bool:
+    """Whether this call, apart from its arguments, might stop the query."""
     match expr:
         case Column() | Literal():
             return False

@@ -12,6 +12,7 @@ import decimal as decimal_module
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from headrace.plan.hashing import hashed_once
 from headrace.plan.types import BOOLEAN, TIMESTAMP, DataType
 
 LiteralValue = (
@@ -102,6 +103,7 @@ class Expr:
         return expression_text(self)
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Column(Expr):
     """A column of the input, by name. Above a join the name is qualified: ``a.ts``."""
@@ -125,7 +127,21 @@ class Literal(Expr):
     def type(self) -> DataType:
         return self.data_type
 
+    def __eq__(self, other: object) -> bool:
+        # In Python 0.0 equals -0.0; in SQL a sum, a quotient and a text tell them apart.
+        if not isinstance(other, Literal) or self.data_type != other.data_type:
+            return False
+        return self._exactly == other._exactly
 
+    def __hash__(self) -> int:
+        return hash((self._exactly, self.data_type))
+
+    @property
+    def _exactly(self) -> LiteralValue:
+        return repr(self.value) if isinstance(self.value, float) else self.value
+
+
+@hashed_once
 @dataclass(frozen=True)
 class Call(Expr):
     """An operator or a Spark scalar function."""
@@ -146,6 +162,7 @@ class Call(Expr):
         return Call(self.function, children, self.data_type)
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Cast(Expr):
     """``CAST``, or ``TRY_CAST`` when ``safe``."""
@@ -166,6 +183,7 @@ class Cast(Expr):
         return Cast(children[0], self.data_type, self.safe)
 
 
+@hashed_once
 @dataclass(frozen=True)
 class AggregateCall(Expr):
     """An aggregate function; stands only in the aggregates of an Aggregate node.
@@ -198,6 +216,7 @@ class AggregateCall(Expr):
         )
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Named:
     """An expression and the column name it gets."""

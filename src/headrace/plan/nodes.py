@@ -16,6 +16,7 @@ from functools import cached_property
 
 from headrace.errors import PlanError
 from headrace.plan.expressions import AggregateCall, Column, Expr, Named
+from headrace.plan.hashing import hashed_once
 from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW, Field, Schema
 from headrace.plan.windows import Given, Hopping, Landmark, Window
 
@@ -60,6 +61,7 @@ class Node:
         return plan_text(self)
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Source(Node):
     """A stream, with the columns that are read from it.
@@ -84,6 +86,7 @@ class Source(Node):
         return self.columns
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Table(Node):
     """A static relation."""
@@ -96,6 +99,7 @@ class Table(Node):
         return self.columns
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Filter(Node):
     """The rows for which the predicate is true."""
@@ -122,6 +126,7 @@ class Filter(Node):
         return self.input.schema
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Project(Node):
     """New columns from old, row by row."""
@@ -153,6 +158,7 @@ class InputWindow:
     window: Window
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Aggregate(Node):
     """Groups per window. Several windows may be computed at once (``windows(...)`` in SQL).
@@ -279,6 +285,7 @@ class SameSession(JoinTime):
 Order = int | tuple["Order", "Order"]
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Join(Node):
     """A join of two relations on equal keys, a condition on time, and a residual predicate.
@@ -345,6 +352,7 @@ class Join(Node):
         return Schema(fields)
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Union(Node):
     """All rows of all inputs, columns matched by position and named by the first input."""
@@ -385,6 +393,7 @@ class OutputMode(Enum):
     UPDATE = "update"
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Sink(Node):
     """Where a query's rows go. ``options`` are sorted, so that equal sinks compare equal."""
