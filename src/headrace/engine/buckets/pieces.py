@@ -10,6 +10,7 @@ import duckdb
 
 from headrace.engine.arrangements import Split
 from headrace.engine.buckets.meanings import Untranslatable, duckdb_type, same_kind
+from headrace.engine.buckets.parts import files_of_part, row_condition
 from headrace.engine.buckets.probe_specs import read_columns
 from headrace.engine.buckets.render import identifier
 from headrace.engine.buckets.splits import Cut
@@ -187,7 +188,8 @@ def _reading(source: Input, column: str | None, piece: Piece) -> dict[str, Any]:
     elif piece.parts > 1 and column is not None:
         wanted = Split(column, piece.parts, piece.part, HASHING)
         paths, all_ready = _of_part(source, wanted)
-        where = "" if all_ready else _belongs(source, wanted)
+        kind = same_kind(source.schema[column].type)
+        where = "" if all_ready else row_condition(wanted, kind)
     return {
         "files": [plain_path(path) for path in paths],
         "where": where,
@@ -202,27 +204,8 @@ def _of_part(source: Input, wanted: Split) -> tuple[list[str], bool]:
     """The files that may hold rows of a part, and whether they hold nothing else."""
     if not isinstance(source, FilesInput):
         return source.paths, False
-    told_apart = (wanted.column, wanted.parts, wanted.hashing)
-    paths, all_ready = [], True
-    for file in source.files:
-        split = file.split
-        if split is not None and (split.column, split.parts, split.hashing) == told_apart:
-            if split.part == wanted.part:
-                paths.append(file.path)
-        else:
-            paths.append(file.path)
-            all_ready = False
-    return paths, all_ready
-
-
-def _belongs(source: Input, split: Split) -> str:
-    return _condition(split, same_kind(source.schema[split.column].type))
-
-
-def _condition(split: Split, kind: str) -> str:
-    """Whether a row is of a part."""
-    hashed = f"hash(CAST({identifier(split.column)} AS {kind}))"
-    return f"{hashed} % {split.parts} = {split.part}"
+    files, all_ready = files_of_part(source.files, wanted)
+    return [file.path for file in files], all_ready
 
 
 def _is_cuttable(source: Input) -> bool:
@@ -281,7 +264,7 @@ def outputs(piece: Piece) -> list[dict[str, Any]]:
         return [{**output, "part": piece.part}]
     found = []
     for part in range(split.parts):
-        condition = _condition(Split(split.column, split.parts, part, HASHING), kind)
+        condition = row_condition(Split(split.column, split.parts, part, HASHING), kind)
         wanted = {"where": f"({where}) AND {condition}", "name": f"{output['name']}-{part}"}
         found.append({**output, **wanted, "part": part})
     return found

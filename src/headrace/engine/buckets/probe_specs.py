@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.engine.arrangements import Split, StateFile
+from headrace.engine.arrangements import Split
 from headrace.engine.buckets.local_index import KEY, TIME
 from headrace.engine.buckets.meanings import Untranslatable, duckdb_type, same_kind
+from headrace.engine.buckets.parts import files_of_part, row_condition
 from headrace.engine.buckets.render import duckdb_expression, duckdb_query, identifier
 from headrace.engine.buckets.splits import Cut
 from headrace.engine.files import plain_path
@@ -172,12 +173,9 @@ def _files(
         old, new, where = list(leaf.old.files), list(leaf.new.files), ""
     else:
         wanted = Split(column, parts, part, hashing)
-        kind = same_kind(leaf.old.schema[column].type)
-        where = f"hash(CAST({identifier(column)} AS {kind})) % {parts} = {part}"
-        old, new = (
-            [f for f in files if not _is_of_another(f, wanted)]
-            for files in (leaf.old.files, leaf.new.files)
-        )
+        where = row_condition(wanted, same_kind(leaf.old.schema[column].type))
+        old, _ = files_of_part(leaf.old.files, wanted)
+        new, _ = files_of_part(leaf.new.files, wanted)
     return {
         "old": [plain_path(file.path) for file in old],
         "spans": [file.epochs for file in old],
@@ -185,15 +183,3 @@ def _files(
         "where": where,
         "types": {f.name: duckdb_type(f.type) for f in leaf.old.schema},
     }
-
-
-def _is_of_another(file: StateFile, wanted: Split) -> bool:
-    """Whether a file holds rows of another part only."""
-    split = file.split
-    if split is None or split.part == wanted.part:
-        return False
-    return (split.column, split.parts, split.hashing) == (
-        wanted.column,
-        wanted.parts,
-        wanted.hashing,
-    )
