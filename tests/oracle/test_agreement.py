@@ -53,15 +53,7 @@ def _is_about_arrival(plan: Node) -> bool:
     )
 
 
-# The same plans in every run. Others have shown that the two disagree about a window over a session
-# join of a stream with itself, whose sessions are still open when the window would close.
-@settings(
-    max_examples=120,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-    derandomize=True,
-)
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(plan=plans.plans(), seed=st.integers(0, 2**32))
 def test_epochs_add_up_to_the_batch(plan: Node, seed: int) -> None:
     if _is_about_arrival(plan):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from headrace.plan.expressions import Call, Column, Literal
-from headrace.plan.nodes import Join, JoinKind, Source
+from headrace.plan.nodes import Join, JoinKind, Source, Within
 from headrace.plan.types import BIGINT, BOOLEAN, STRING, WINDOW
 from headrace.plan.windows import Given
 from tests.oracle.plans import (
@@ -180,6 +180,64 @@ def test_an_aggregate_over_a_join_waits_for_pairs_with_old_rows() -> None:
         {"s": rows(("w", 0, 13)), "t": rows(("w", 9, 13))},
     ]
     assert short(run_epochs(plan, epochs)) == [[], [], [("x", (0, 10), 2, 2)]]
+
+
+def test_open_sessions_of_a_self_join_hold_back_the_windows_above() -> None:
+    plan = per_key(join(S, S, same_session(2)), hopping(2), time=column("a.ts"), key="a.k")
+    epochs = [
+        {"s": rows(("x", 1, 0.5), ("x", 2, 2), ("y", 3, 1))},
+        {"s": rows(("x", 4, 3.5))},
+        {"s": rows(("z", 5, 6))},
+        {"s": rows(("w", 0, 20))},
+    ]
+    # Each row is on both sides, so a session of n rows gives n times n pairs.
+    # Epoch 1: W is 2, the end of [0, 2), but the sessions of x (since 0.5) and y (since 1) are
+    # open and will still give pairs of [0, 2).
+    # Epoch 2: W is 3.5. The session of y closed at 3 and gives its one pair. That of x now lasts
+    # until 5.5, so [0, 2) waits on.
+    # Epoch 3: W is 6. The session of x gives 9 pairs: three with a.ts 0.5 and v 1 in [0, 2), and
+    # in [2, 4) three with a.ts 2 and v 2 and three with a.ts 3.5 and v 4. What is still open, the
+    # session of z, began at 6: both windows close.
+    # Epoch 4: W is 20. The session of z closed at 8, and that of w began at 20.
+    assert short(run_epochs(plan, epochs)) == [
+        [],
+        [],
+        [("x", (0, 2), 3, 3), ("x", (2, 4), 6, 18), ("y", (0, 2), 1, 3)],
+        [("z", (6, 8), 1, 5)],
+    ]
+    (batch,) = short([run_batch(plan, {"s": [row for epoch in epochs for row in epoch["s"]]})])
+    assert batch == [
+        ("w", (20, 22), 1, 0),
+        ("x", (0, 2), 3, 3),
+        ("x", (2, 4), 6, 18),
+        ("y", (0, 2), 1, 3),
+        ("z", (6, 8), 1, 5),
+    ]
+
+
+def test_open_sessions_hold_back_the_join_above() -> None:
+    first = join(S, T, same_session(5))
+    keys = ((column("a.k"), column("c.k")),)
+    time = Within(column("a.ts"), column("c.ts"), -500, 0)
+    plan = Join(first, stream("u"), JoinKind.INNER, None, "c", keys, time)
+    epochs = [
+        {"s": rows(("x", 1, 1)), "t": rows(("x", 2, 6)), "u": rows(("x", 3, 1))},
+        {"s": rows(("y", 0, 8)), "t": rows(("y", 0, 8)), "u": rows(("y", 0, 8))},
+        # W_before is 8. The session of x, since 1, is open until 11: above it, what is below 1 is
+        # late. That is row 5, but neither row 4 nor the pair that comes out now.
+        {
+            "s": rows(("z", 0, 30)),
+            "t": rows(("z", 0, 30)),
+            "u": rows(("x", 4, 1), ("x", 5, 0.999), ("z", 0, 30)),
+        },
+    ]
+    out = short(run_epochs(plan, epochs))
+    assert [[(row[1], row[4], row[7]) for row in epoch] for epoch in out] == [
+        [],
+        [],
+        # The session of y closed at 13.
+        [(1, 2, 3), (1, 2, 4), (0, 0, 0)],
+    ]
 
 
 def test_an_aggregate_over_the_windows_of_a_join() -> None:

@@ -4,7 +4,8 @@ Every row is tagged with the epoch in which it comes out of its node (``__epoch`
 one DuckDB table over all epochs. What depends on time is then a condition on watermarks: a small
 table ``(epoch, before, after)`` per operator, in microseconds, with the operator's lag already
 taken off; NULL is "no watermark yet". Only sessions, which grow and close epoch by epoch, are a
-loop in Python.
+loop in Python. Their rows come out late, so operators above a session join go by its clock as well
+as by the streams'.
 
 ``__dies`` is the watermark from which on a row no longer counts in state-based joins (its time
 plus its stream's ``ttl``); NULL is never.
@@ -12,7 +13,7 @@ plus its stream's ``ttl``); NULL is never.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -36,7 +37,7 @@ from headrace.plan.nodes import (
     Union,
     Within,
 )
-from headrace.plan.times import aggregate_lag, join_lag, side_times
+from headrace.plan.times import aggregate_lag, held_back_by, join_lag, side_times
 from headrace.plan.types import INT, Field, Schema
 from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing
 from tests.support.compare import plain_rows
@@ -53,7 +54,7 @@ from tests.support.oracle_batch import (
     relation,
     side,
 )
-from tests.support.oracle_sessions import SessionRow, Watermarks, run_sessions
+from tests.support.oracle_sessions import SessionRow, Watermarks, held_back, run_sessions
 
 
 def run_epochs(
@@ -125,15 +126,21 @@ class _Run:
     numbers: Any = field(default_factory=count)
     #: Watermarks of the joins that are part of a tree above them, by identity.
     trees: dict[int, Watermarks] = field(default_factory=dict)
+    #: The table and the clock of each session join: what lies above asks for the clock first.
+    session_joins: dict[Join, tuple[str, Watermarks]] = field(default_factory=dict)
 
     def create(self, select: str) -> str:
         name = f"__t{next(self.numbers)}"
         self.database.execute(f"CREATE TABLE {name} AS {select}")
         return name
 
-    def watermarks(self, node: Node, lag: int) -> Watermarks:
-        """The least of the streams' watermarks, less the lag; none while a stream has none."""
+    def watermarks(self, node: Node, lag: int, below: Iterable[Join] = ()) -> Watermarks:
+        """The least of the streams' watermarks, less the lag; none while a stream has none.
+
+        ``below`` are the session joins that hold back the times by which the node goes.
+        """
         mine = [self.streams[stream] for stream in sorted(node.streams())]
+        mine += [self.session_join(join)[1] for join in below]
         result: Watermarks = []
         for pairs in zip(*mine, strict=True):
             before, after = zip(*pairs, strict=True)
@@ -185,7 +192,7 @@ class _Run:
             case Join(time=None):
                 return self.state_join(node)
             case Join(time=SameSession()):
-                return self.session_join(node)
+                return self.session_join(node)[0]
             case Join():
                 return self.time_join(node)
             case _:
@@ -198,7 +205,7 @@ class _Run:
         below = self.table(node.input)
         rows = f"SELECT {grouping_columns(node)} FROM {below} WHERE {time} IS NOT NULL"
         lag = 0 if isinstance(node.windows[0], Landmark) else aggregate_lag(node)
-        marks = self.watermarks(node, lag)
+        marks = self.watermarks(node, lag, held_back_by(node.input, node.time.name))
         wm = self.watermark_table(marks)
         match node.windows[0]:
             case Landmark():
@@ -283,7 +290,7 @@ class _Run:
             )
             if marks[epoch][0] is None or at + gap > marks[epoch][0]
         ]
-        sessions = self._memberships(run_sessions(members, gap, marks, update))
+        sessions = self._memberships(run_sessions(members, gap, marks, update).out)
         rows = (
             f"SELECT r.*, session AS __group, epoch AS __out "
             f"FROM {numbered} r JOIN {sessions} ON member = __row"
@@ -395,7 +402,9 @@ class _Run:
         A tree of inner joins is one operator: its watermark is the least of all its streams', and
         a row is judged by it once, where it enters the tree.
         """
-        marks = self.trees.get(id(node)) or self.watermarks(node, _tree_lag(node))
+        assert node.time is not None
+        below = held_back_by(node, node.time.left.name)
+        marks = self.trees.get(id(node)) or self.watermarks(node, _tree_lag(node), below)
         wm = self.watermark_table(marks)
         for child in (node.left, node.right):
             if _same_operator(node, child):
@@ -430,16 +439,27 @@ class _Run:
         out = f"(SELECT min(epoch) FROM {wm} WHERE epoch >= __{which}_epoch AND {passed})"
         return f"SELECT * FROM (SELECT *, {out} AS __out FROM {rows}) WHERE __out IS NOT NULL"
 
-    def session_join(self, node: Join) -> str:
+    def session_join(self, node: Join) -> tuple[str, Watermarks]:
+        """The pairs of all sessions, and the clock of what lies above."""
+        if node not in self.session_joins:
+            self.session_joins[node] = self._session_join(node)
+        return self.session_joins[node]
+
+    def _session_join(self, node: Join) -> tuple[str, Watermarks]:
         """Rows of one session of their key, over both inputs; all comes out when it closes."""
         assert isinstance(node.time, SameSession)
-        marks = self.watermarks(node, join_lag(node))
+        below = held_back_by(node, node.time.left.name) - {node}
+        marks = self.watermarks(node, join_lag(node), below)
         wm = self.watermark_table(marks)
         left, right = self.sides(node)
         left, right = self.on_time(node, left, "left", wm), self.on_time(node, right, "right", wm)
         both = self._both_sides(node, node.time, left, right)
         members = [SessionRow(*row) for row in fetch(self.database, both)]
-        sessions = self._memberships(run_sessions(members, node.time.gap * 1000, marks, False))
+        if node.kind is JoinKind.INNER:
+            # Without a partner nothing comes out, so a NULL key makes no session.
+            members = [member for member in members if member.key > 0]
+        run = run_sessions(members, node.time.gap * 1000, marks, False)
+        sessions = self._memberships(run.out)
         # Rows of the right side have negative numbers among the members.
         left = self.create(
             f"SELECT s.*, session AS __left_session, epoch AS __out FROM {left} s "
@@ -451,12 +471,13 @@ class _Run:
         )
         found = self.pairs(node, left, right)
         pairs = self.create(f"SELECT * REPLACE (__out AS __epoch) FROM {found}")
-        return self.joined(
+        joined = self.joined(
             node,
             pairs,
             f"SELECT * FROM {left}" if node.kind.keeps_left else "",
             f"SELECT * FROM {right}" if node.kind.keeps_right else "",
         )
+        return joined, held_back(self.watermarks(node, 0, below), run.open_since)
 
     def _both_sides(self, node: Join, time: SameSession, left: str, right: str) -> str:
         """Member number, key number, time and epoch of the rows of both sides."""

@@ -34,14 +34,25 @@ class _OpenSession:
         return max(row.at for row in self.rows)
 
 
-def run_sessions(
-    rows: list[SessionRow], gap: int, marks: Watermarks, update: bool
-) -> list[tuple[int, int, int]]:
-    """(member, session, epoch in which the session comes out), as sessions grow, merge and close.
+@dataclass(frozen=True)
+class SessionRun:
+    """What came of the sessions of a run.
+
+    ``out`` holds (member, session, epoch in which the session comes out); ``open_since`` the least
+    time of the sessions that are still open when each epoch ends, None where none is.
+    """
+
+    out: list[tuple[int, int, int]]
+    open_since: list[int | None]
+
+
+def run_sessions(rows: list[SessionRow], gap: int, marks: Watermarks, update: bool) -> SessionRun:
+    """Sessions as they grow, merge and close.
 
     With ``update`` a session comes out, as it then is, in every epoch in which it got rows.
     """
     numbers = count()
+    open_since: list[int | None] = []
     open_sessions: dict[int, list[_OpenSession]] = defaultdict(list)
     out: list[tuple[int, int, int]] = []
     for epoch, (_, after) in enumerate(marks):
@@ -60,4 +71,22 @@ def run_sessions(
             if not update:
                 out += [(row.member, s.number, epoch) for s in closed for row in s.rows]
             open_sessions[key] = [s for s in sessions if s not in closed]
-    return out
+        still = [session.first for sessions in open_sessions.values() for session in sessions]
+        open_since.append(min(still, default=None))
+    return SessionRun(out, open_since)
+
+
+def held_back(marks: Watermarks, open_since: list[int | None]) -> Watermarks:
+    """The clock above a session join: the least time of its open sessions where that is lower.
+
+    A session's rows come out when it closes, and may be older than the watermark by any length of
+    time. Like every watermark it is in whole milliseconds.
+    """
+    clock: Watermarks = []
+    before = marks[0][0] if marks else None
+    for (_, after), since in zip(marks, open_since, strict=True):
+        if after is not None and since is not None:
+            after = min(after, since // 1000 * 1000)
+        clock.append((before, after))
+        before = after
+    return clock

@@ -16,7 +16,6 @@ from headrace.plan.nodes import (
     Join,
     Node,
     Project,
-    SameSession,
 )
 from headrace.plan.times import event_times, input_times
 from headrace.plan.types import STRING, TIMESTAMP, WINDOW, DataType
@@ -234,23 +233,33 @@ def check_time(relation: Relation, call: WindowCall, node: exp.Expr) -> None:
 
 
 def _without_time(node: Node) -> str:
-    for lower in node.walk():
-        if isinstance(lower, Join):
-            if isinstance(lower.time, SameSession):
-                return "a session join"
+    match _untimed(node):
+        case Join():
             return "a join without a bound on time"
-        if isinstance(lower, Aggregate):
+        case Aggregate():
             return "a landmark"
-    return "this query"
+        case _:
+            return "this query"
 
 
 def _advice(relation: Relation) -> str:
-    for lower in relation.node.walk():
-        if isinstance(lower, Join) and not isinstance(lower.time, SameSession):
-            return "give the join a time condition, such as a BETWEEN on times with both bounds"
-        if isinstance(lower, Join):
-            return "select window of the join and group by it"
+    if isinstance(_untimed(relation.node), Join):
+        return "give the join a time condition, such as a BETWEEN on times with both bounds"
     return "select the stream's time column, or window, in the derived table"
+
+
+def _untimed(node: Node) -> Node | None:
+    """The join of streams, or the landmark, that hands on no event time.
+
+    None where every one does: then a derived table leaves it out.
+    """
+    if isinstance(node, Join | Aggregate):
+        if event_times(node):
+            return None
+        # A join with a table hands on what the stream has.
+        if isinstance(node, Aggregate) or (node.left.streams() and node.right.streams()):
+            return node
+    return next((found for found in map(_untimed, node.inputs) if found is not None), None)
 
 
 def without_window(relation: Relation, node: exp.Expr | None) -> NoReturn:

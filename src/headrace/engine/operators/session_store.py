@@ -84,7 +84,7 @@ class SessionStore(Store):
         return [self.partials[name] for name in sorted(self.partials)]
 
     def advance(self, epoch: Epoch) -> Steps[None]:
-        rows = self.source.delta(epoch)
+        rows = self.source.new_rows(epoch)
         if rows is None:
             return
         on_time = self._on_time(epoch)
@@ -181,8 +181,9 @@ class SessionStore(Store):
             this=call("sum", column("__begins")),
             partition_by=[b.copy() for b in by],
             order=order,
+            # By value: entries of the same times may come in another order than above.
             spec=exp.WindowSpec(
-                kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW"
+                kind="RANGE", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW"
             ),
         )
         return select(flagged, None).select(named(count, SESSION), copy=False)
