@@ -1,0 +1,141 @@
+"""When two operators mean the same: signatures by number, and a proof where numbers do not tell.
+
+Signatures with equal numbers are equal; a hash finds them. Where the spelling of both
+predicates is complete (bounds of single columns) signatures with different numbers are unequal.
+Disjunctions, sums of several columns and products may be equal in different spellings. Those are
+shown to the solver, but only with a candidate that has the same leaves and columns (the paper's
+heuristic checks), gives the same answers on sampled rows, and is not told apart by rows at the
+bounds that either predicate names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from headrace.merge.conditions import Predicate, raising_parts, safe_parts
+from headrace.merge.fingerprints import Fingerprints
+from headrace.merge.polynomials import is_linear, variables_of
+from headrace.merge.signature import Branch, Signature, Signer
+from headrace.merge.solver import Solver, is_installed
+from headrace.merge.witnesses import Witnesses
+
+#: Candidates that are shown to the solver for one operator.
+MOST_CANDIDATES = 4
+#: Candidates that rows at the bounds are tried on.
+MOST_COMPARED = 16
+
+
+@dataclass(slots=True)
+class _Shape:
+    """Signatures that only their predicates tell apart.
+
+    Answers on sampled rows are computed only once some predicate needs more than its spelling.
+    """
+
+    undecided: bool = False
+    unsampled: list[Signature] = field(default_factory=list)
+    #: By answers, and then by the conditions whose spelling is enough.
+    by_answers: dict[int, dict[frozenset[int], list[Signature]]] = field(default_factory=dict)
+
+
+class Equality:
+    """Gives equal signatures one key, for as long as a global plan lives.
+
+    ``named`` asks for equal names of columns too, as the paper does; without it columns may be
+    named and ordered otherwise, and who merges puts a projection between.
+    """
+
+    def __init__(self, signer: Signer, solver_ms: int, named: bool = True) -> None:
+        self.signer = signer
+        self._named = named
+        asks = solver_ms > 0 and is_installed()
+        self.solver = Solver(signer.terms, solver_ms) if asks else None
+        self.fingerprints = Fingerprints(signer.terms)
+        self.witnesses = Witnesses(signer.terms)
+        self._keys: dict[int, int] = {}
+        self._hard: dict[int, bool] = {}
+        self._shapes: dict[object, _Shape] = {}
+
+    def key(self, signature: Signature) -> int:
+        """A number that equal operators share."""
+        own = self._own(signature)
+        known = self._keys.get(own)
+        if known is None:
+            known = self._keys[own] = self._found(signature, own)
+        return known
+
+    def _own(self, signature: Signature) -> int:
+        return signature.key if self._named else self.signer.unnamed(signature)
+
+    def _found(self, signature: Signature, own: int) -> int:
+        if self.solver is None or len(signature.branches) != 1:
+            return own
+        (branch,) = signature.branches
+        parts = safe_parts(branch.predicate)
+        if self.signer.conditions.false in parts:
+            # Nothing comes out, whatever else it says; that is not worth a proof.
+            return own
+        alike = self._shapes.setdefault(self._shape(signature, branch), _Shape())
+        if not alike.undecided and not any(map(self._is_hard_part, parts)):
+            alike.unsampled.append(signature)
+            return own
+        alike.undecided = True
+        for other in alike.unsampled:
+            self._file(other, alike)
+        alike.unsampled.clear()
+        found = self._proved(branch.predicate, self._candidates(signature, alike))
+        if found is not None:
+            return self._keys[self._own(found)]
+        self._file(signature, alike)
+        return own
+
+    def _shape(self, signature: Signature, branch: Branch) -> object:
+        """What signatures have in common that a proof about predicates could make equal."""
+        columns = [
+            (f.name if self._named else "", f.type.name, branch.columns[f.name])
+            for f in signature.schema
+        ]
+        return branch.leaves, tuple(sorted(columns)), raising_parts(branch.predicate)
+
+    def _file(self, signature: Signature, alike: _Shape) -> None:
+        predicate = signature.branches[0].predicate
+        groups = alike.by_answers.setdefault(self.fingerprints.of(predicate), {})
+        groups.setdefault(self._plain_parts(predicate), []).append(signature)
+
+    def _candidates(self, signature: Signature, alike: _Shape) -> Iterator[Signature]:
+        """Those that give the same answers, first of all those that agree on what is plain."""
+        predicate = signature.branches[0].predicate
+        groups = alike.by_answers.get(self.fingerprints.of(predicate), {})
+        plain = self._plain_parts(predicate)
+        others = (group for known, group in groups.items() if known != plain)
+        return chain(groups.get(plain, ()), chain.from_iterable(others))
+
+    def _proved(self, predicate: Predicate, candidates: Iterator[Signature]) -> Signature | None:
+        """One of the candidates that is proved equal."""
+        assert self.solver is not None
+        asked = 0
+        for other in islice(candidates, MOST_COMPARED):
+            theirs = other.branches[0].predicate
+            if asked == MOST_CANDIDATES:
+                return None
+            if self.witnesses.differ(predicate, theirs):
+                continue
+            asked += 1
+            if self.solver.equal(predicate, theirs):
+                return other
+        return None
+
+    def _plain_parts(self, predicate: Predicate) -> frozenset[int]:
+        return frozenset(part for part in safe_parts(predicate) if not self._is_hard_part(part))
+
+    def _is_hard_part(self, condition: int) -> bool:
+        known = self._hard.get(condition)
+        if known is None:
+            form = self.signer.terms.forms[condition]
+            known = form[0] == "any" or (
+                form[0] == "linear" and (not is_linear(form[2]) or len(variables_of(form[2])) > 1)
+            )
+            self._hard[condition] = known
+        return known

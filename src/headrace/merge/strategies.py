@@ -1,0 +1,154 @@
+"""The ways to find out which operators are equal, from not at all to by meaning.
+
+A strategy reads a plan and gives keys to its operators; operators with equal keys are merged. The
+names are the paper's: HB and HB+ hash how a plan is written, SA compares operator graphs, SM
+compares meanings, SM+ looks at the writing first, and SM-BU looks from the sources up.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from headrace.errors import HeadraceError
+from headrace.merge.equality import Equality
+from headrace.merge.signature import Signer
+from headrace.merge.syntax import Syntax, same_structure
+from headrace.plan.nodes import Node
+
+
+class Strategy(Enum):
+    """How sharing is found."""
+
+    NONE = "none"
+    HB = "hb"
+    HB_PLUS = "hb+"
+    STRUCTURAL = "structural"
+    SM = "sm"
+    SM_PLUS = "sm+"
+    SM_BU = "sm-bu"
+
+    @classmethod
+    def named(cls, name: str) -> Strategy:
+        try:
+            return cls(name.lower())
+        except ValueError:
+            raise HeadraceError(
+                f"no merging strategy {name!r}",
+                hint=f"use one of {', '.join(s.value for s in cls)}",
+                condition="UNKNOWN_STRATEGY",
+            ) from None
+
+    @property
+    def by_meaning(self) -> bool:
+        return self in (Strategy.SM, Strategy.SM_PLUS, Strategy.SM_BU)
+
+
+class Matcher:
+    """Gives keys to operators: equal keys are equal results. This one calls nothing equal."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def keys(self, plan: Node) -> dict[int, int]:
+        """The key of each operator, by the operator's identity."""
+        made = {}
+        for node in plan.walk():
+            self._next += 1
+            made[id(node)] = self._next
+        return made
+
+    def root(self, plan: Node) -> int:
+        """The key of the whole plan, which may be known without the others."""
+        return self.keys(plan)[id(plan)]
+
+    def columns(self, node: Node) -> dict[str, int]:
+        """What each column of an operator means, to find it in an equal one."""
+        return {name: index for index, name in enumerate(sorted(node.schema.names))}
+
+
+class WrittenMatcher(Matcher):
+    """HB and HB+: by how operators are written."""
+
+    def __init__(self, sort: bool, unbounded: bool) -> None:
+        super().__init__()
+        self._syntax = Syntax(sort, unbounded)
+
+    def keys(self, plan: Node) -> dict[int, int]:
+        return self._syntax.keys(plan)
+
+
+class StructuralMatcher(Matcher):
+    """SA: by comparing with one known graph after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[frozenset[str], list[tuple[Node, int]]] = {}
+
+    def keys(self, plan: Node) -> dict[int, int]:
+        made: dict[int, int] = {}
+        for node in plan.walk():
+            known = self._known.setdefault(node.streams(), [])
+            found = next((key for other, key in known if same_structure(node, other)), None)
+            if found is None:
+                self._next += 1
+                found = self._next
+                known.append((node, found))
+            made[id(node)] = found
+        return made
+
+    def root(self, plan: Node) -> int:
+        known = self._known.setdefault(plan.streams(), [])
+        found = next((key for other, key in known if same_structure(plan, other)), None)
+        if found is None:
+            self._next += 1
+            found = self._next
+            known.append((plan, found))
+        return found
+
+
+class MeaningMatcher(Matcher):
+    """SM: by what operators mean. ``written_first`` spares that for a plan that is written as one
+    that is known (SM+).
+
+    The paper's SM+ tries HB+ first. Ours goes by the writing itself: to sort operands takes about
+    as long as to find out what they mean.
+    """
+
+    def __init__(
+        self, written_first: bool, unbounded: bool, solver_ms: int, named: bool = True
+    ) -> None:
+        super().__init__()
+        self.equality = Equality(Signer(unbounded), solver_ms, named)
+        self._syntax = Syntax(sort=False) if written_first else None
+        self._by_text: dict[int, int] = {}
+
+    def keys(self, plan: Node) -> dict[int, int]:
+        made = self.equality.signer.signatures(plan)
+        return {node: self.equality.key(signature) for node, signature in made.items()}
+
+    def root(self, plan: Node) -> int:
+        if self._syntax is None:
+            return self.equality.key(self.equality.signer.of(plan))
+        text = self._syntax.keys(plan)[id(plan)]
+        known = self._by_text.get(text)
+        if known is None:
+            known = self.equality.key(self.equality.signer.of(plan))
+            self._by_text[text] = known
+        return known
+
+    def columns(self, node: Node) -> dict[str, int]:
+        return self.equality.signer.of(node).columns
+
+
+def make_matcher(
+    strategy: Strategy, unbounded: bool, solver_ms: int, named: bool = True
+) -> Matcher:
+    match strategy:
+        case Strategy.NONE:
+            return Matcher()
+        case Strategy.HB | Strategy.HB_PLUS:
+            return WrittenMatcher(strategy is Strategy.HB_PLUS, unbounded)
+        case Strategy.STRUCTURAL:
+            return StructuralMatcher()
+        case Strategy.SM | Strategy.SM_BU | Strategy.SM_PLUS:
+            return MeaningMatcher(strategy is Strategy.SM_PLUS, unbounded, solver_ms, named)
