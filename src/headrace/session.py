@@ -12,9 +12,10 @@ from headrace.engine.check import function_type
 from headrace.engine.ingest import Trigger
 from headrace.engine.race import Race, RegisteredStream
 from headrace.errors import HeadraceError, QueryError, StreamError
+from headrace.merge.describe import describe
+from headrace.merge.printing import explain_merged
 from headrace.plan.durations import parse_duration, positive_duration
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source, Table
-from headrace.plan.text import plans_text
 from headrace.plan.types import TIMESTAMP, DataType, Field, Schema
 from headrace.query import Query, QueryHandle, QueryWriter, RankedPlan
 from headrace.settings import read_settings
@@ -168,9 +169,17 @@ class Headrace:
         """What is known about the streams."""
         return self._race.statistics if self._race.statistics is not None else NO_STATISTICS
 
-    def explain(self) -> None:
-        """Print the plans of all queries that were started, shared parts named once."""
-        print(plans_text(self._race.plans()))
+    def explain(self, mode: str = "simple") -> None:
+        """Print the plan of all queries that were started, with what they share named once.
+
+        Modes: simple, json, dot. Of a race that runs it is the plan that runs.
+        """
+        print(self.explanation(mode))
+
+    def explanation(self, mode: str = "simple") -> str:
+        """What :meth:`explain` prints."""
+        race = self._race
+        return explain_merged(describe(race.explain_merged(), self.statistics(), race.apart), mode)
 
 
 def _schema(df: DataFrame) -> Schema:

@@ -235,6 +235,27 @@ SETTINGS: tuple[Setting, ...] = (
         "input against the others, or whichever costs less in that epoch.",
     ),
     Setting(
+        "merge.strategy",
+        "sm+",
+        _one_of("none", "hb", "hb+", "structural", "sm", "sm+", "sm-bu"),
+        "How queries are found that mean the same, wholly or in part: not at all (none), by how "
+        "they are written (hb, hb+), by comparing operator graphs (structural), or by meaning "
+        "(sm; sm+ looks at the writing first, sm-bu from the sources up).",
+    ),
+    Setting(
+        "merge.arithmetic",
+        "exact",
+        _one_of("exact", "unbounded"),
+        "Whether sums of whole numbers are rearranged only where no overflow is possible (exact), "
+        "or as if numbers had no bounds: queries are then equal where neither overflows.",
+    ),
+    Setting(
+        "merge.solverMs",
+        "20",
+        _count,
+        "Milliseconds that the SMT solver may take to prove two predicates equal; 0 never asks it.",
+    ),
+    Setting(
         "probe.use",
         "auto",
         _one_of("auto", "always", "never"),
@@ -349,6 +370,9 @@ class Settings:
     disabled_rules: frozenset[str]
     reorder_joins: bool
     join_passes: str
+    merge_strategy: str
+    merge_arithmetic: str
+    merge_solver_ms: int
     probe_use: str
     probe_strategy: str
     probe_cost_model: str

@@ -6,7 +6,7 @@ import re
 
 from headrace.engine.checkpoint import Committed
 from headrace.engine.progress import QueryState, epoch_progress, query_progress
-from headrace.engine.runner import EpochReport
+from headrace.engine.report import EpochReport
 from headrace.sql.refusals import REFUSALS
 from tests.conftest import SOURCES
 from tests.docs.examples import document

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.engine import holding
 from headrace.engine.executor import Executor
 from tests.support.compare import assert_same_rows
 from tests.support.engine import (
@@ -66,6 +67,8 @@ def group_of(seed: int) -> list[Case]:
 def check(seed: int, executors: Pair, folder: Path) -> int:
     """Run one group; the number of rows that came out."""
     cases = {f"q{number}": case for number, case in enumerate(group_of(seed))}
+    # Every second group computes what several queries read once, however few rows it is.
+    holding.LEAST_ROWS = 0 if seed % 2 else 200_000
     some = cases["q0"]
     run = run_engine(
         executors[0],

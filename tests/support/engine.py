@@ -27,9 +27,12 @@ from headrace.engine.layouts import LayoutPolicy
 from headrace.engine.operators.stateless import table_view
 from headrace.engine.physical import LiveQuery
 from headrace.engine.relations import Relation
-from headrace.engine.runner import EpochReport, EpochRunner, Running
+from headrace.engine.report import EpochReport
+from headrace.engine.runner import EpochRunner, Running
 from headrace.engine.sinks.base import QuerySink
 from headrace.engine.writes import Steps, Write
+from headrace.merge import Strategy
+from headrace.merge.rewriting import Merging
 from headrace.optimizer import optimize
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
@@ -184,7 +187,16 @@ def _open(
     checkpoint = Checkpoint(lambda _: LocalFiles(), str(folder), retained_commits=5)
     state, _ = checkpoint.open()
     key = folder.name.replace("-", "_")
-    runner = EpochRunner(executor, checkpoint, state, key, plan.policy, plan.closing, plan.joins)
+    runner = EpochRunner(
+        executor,
+        checkpoint,
+        state,
+        key,
+        plan.policy,
+        plan.closing,
+        plan.joins,
+        merging=Merging(Strategy.SM_PLUS),
+    )
     runner.use(running)
     return runner
 

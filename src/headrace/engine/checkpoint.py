@@ -63,6 +63,9 @@ class Committed:
     panes: PanePlan = field(default_factory=PanePlan)
     queries: dict[str, QueryRecord] = field(default_factory=dict)
     arrangements: dict[str, Arrangement] = field(default_factory=dict)
+    #: The plans that queries run which were merged with others, by name, each plan once.
+    merged: dict[str, str] = field(default_factory=dict)
+    plans: dict[str, str] = field(default_factory=dict)
     publications: list[Publication] = field(default_factory=list)
     garbage: list[tuple[int, str]] = field(default_factory=list)
 
@@ -80,6 +83,8 @@ class Committed:
             "panes": self.panes.to_json(),
             "queries": {name: vars(record) for name, record in self.queries.items()},
             "arrangements": {name: a.to_json() for name, a in self.arrangements.items()},
+            "merged": self.merged,
+            "plans": self.plans,
             "publications": [vars(p) for p in self.publications],
             "garbage": self.garbage,
         }
@@ -101,6 +106,8 @@ class Committed:
                 name: Arrangement.from_json(name, body)
                 for name, body in value["arrangements"].items()
             },
+            merged=value.get("merged", {}),
+            plans=value.get("plans", {}),
             publications=[Publication(**p) for p in value["publications"]],
             garbage=[(epoch, path) for epoch, path in value["garbage"]],
         )

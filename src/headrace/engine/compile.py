@@ -9,6 +9,7 @@ from __future__ import annotations
 from headrace.engine.compile_joins import compile_join, held_back
 from headrace.engine.compile_sets import compile_sets
 from headrace.engine.early_plans import EarlyPolicy
+from headrace.engine.folding import Folded, folded
 from headrace.engine.grouping import Grouping, reads_streams_plainly
 from headrace.engine.join_orders import JoinPolicy
 from headrace.engine.layouts import Generation, LayoutPolicy, PanePlan, decide
@@ -64,7 +65,7 @@ def compile_queries(
     would begin with. ``closing`` forces how windows are computed from panes, ``joins`` says in
     which orders joins may run, ``early`` how inputs are chosen that are aggregated before them.
     """
-    plans: list[Node] = [query.sink for query in queries]
+    plans = list({id(query.sink.input): query.sink.input for query in queries}.values())
     if panes is None:
         panes, _ = decide(plans, PanePlan(), {}, LayoutPolicy())
     inputs = [host.input for host in panes.hosts.values()]
@@ -75,7 +76,8 @@ def compile_queries(
         joins or JoinPolicy(),
         early or EarlyPolicy(),
     )
-    for query in queries:
+    # Late joiners last: what several queries store comes from the one that sees the most.
+    for query in sorted(queries, key=lambda query: query.visible_from or 0):
         compiler.add(query)
     return compiler.physical
 
@@ -118,6 +120,8 @@ class _Compiler:
         self.early = early
         self.physical = Physical(sources=sources)
         self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
+        #: Whole plans by identity: merged queries hold one and the same, and hashing takes time.
+        self._whole: dict[tuple[int, int | None, OutputMode], Operator] = {}
         self.stores: dict[str, Store] = {}
         self._stream_rows = {stream: SourceRows(source) for stream, source in sources.items()}
         self.visible_from: int | None = None
@@ -126,10 +130,14 @@ class _Compiler:
     def add(self, query: LiveQuery) -> None:
         self.visible_from = query.visible_from
         self.mode = query.sink.mode
-        self.physical.outputs[query.sink.name] = self._operator(query.sink.input)
+        whole = (id(query.sink.input), self.visible_from, self.mode)
+        if whole not in self._whole:
+            self._whole[whole] = self._operator(query.sink.input)
+        self.physical.outputs[query.sink.name] = self._whole[whole]
 
     def _operator(self, node: Node) -> Operator:
-        key = (node, self.visible_from, self.mode)
+        # What remembers nothing is the same whenever a query joined.
+        key = (node, self.visible_from if remembers(node) else None, self.mode)
         if key not in self._operators:
             self._operators[key] = self._compile(node)
         return self._operators[key]
@@ -197,6 +205,10 @@ class _Compiler:
         """Tumbling and hopping windows, from the panes of every layout that holds some of them."""
         windows = {i: w for i, w in enumerate(node.windows) if isinstance(w, Hopping)}
         host = self._panes.host(node)
+        share: Folded | None = None
+        if host.rows != Grouping.of(node).rows:
+            share = folded(node)
+            parts = share.parts
         generations = self._panes.generations[host.family]
         keys = tuple(f"__key{host.keys.index(key.expr)}" for key in node.keys)
         longest = max(w.length for w in windows.values())
@@ -214,11 +226,13 @@ class _Compiler:
                 for decomposed in parts.values():
                     store.partials |= {partial.name: partial for partial in decomposed.partials}
                 store.retentions.append(retention)
+                store.wanted.add(None if share is None else share.condition)
                 graph = closing_graph(kept.values(), pane, coverage_of(parts.values()))
                 readings.append(Reading(store, pane, kept, graph))
         # One of the stores that get new rows counts those that come too late.
         counting = next(reading.store for reading in readings if reading.store.active)
-        counting.closings.add(Closing(tuple(windows.values()), streams, lag))
+        condition = None if share is None else share.condition
+        counting.closings.add(Closing(tuple(windows.values()), streams, lag, condition))
         operator = WindowAggregate(
             node,
             tuple(readings),
@@ -229,6 +243,7 @@ class _Compiler:
             self.mode,
             self.whole_from(node.input),
             self.closing,
+            None if share is None else share.present.name,
         )
         operator.stores = tuple(reading.store for reading in readings)
         return operator
@@ -394,6 +409,14 @@ class _Compiler:
     def register(self, store: Store) -> None:
         self.stores[store.name] = store
         self.physical.stores.append(store)
+
+
+def remembers(node: Node) -> bool:
+    """Whether a plan has an operator with state."""
+    return any(
+        isinstance(part, Aggregate) or (isinstance(part, Join) and not is_table_join(part))
+        for part in node.walk()
+    )
 
 
 def _lowest_filter(chain: tuple[Filter | Project | Join, ...]) -> Expr | None:

@@ -20,7 +20,8 @@ from headrace.engine.batches import Batch
 from headrace.engine.checkpoint import Checkpoint, Intent
 from headrace.engine.file_streams import FileStream, is_file_stream
 from headrace.engine.ingest import Ingest, Trigger
-from headrace.engine.runner import EpochReport, EpochRunner
+from headrace.engine.report import EpochReport
+from headrace.engine.runner import EpochRunner
 from headrace.engine.spark_errors import one_line
 from headrace.errors import CheckpointError, HeadraceError, QueryError
 from headrace.plan.nodes import Source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,17 @@ class Epoch:
     probed: dict[int, Probed] = field(default_factory=dict)
     #: What is known of aggregation sets.
     early: EarlyMemory = field(default_factory=EarlyMemory)
+    #: New rows that were computed once for several readers, by operator; None is no rows.
+    held: dict[int, Relation | None] = field(default_factory=dict)
+    #: Definitions over others; those are held, so that none is mistaken for another.
+    _derived: dict[tuple[str, int], tuple[exp.Query, exp.Query]] = field(default_factory=dict)
+
+    def derived(self, what: str, rows: exp.Query, made: Callable[[], exp.Query]) -> exp.Query:
+        """A definition over another one: the same for all who ask, so that it is run once."""
+        known = self._derived.get((what, id(rows)))
+        if known is None:
+            known = self._derived[what, id(rows)] = (rows, made())
+        return known[1]
 
     def before(self, streams: Iterable[str]) -> int | None:
         """The operator's watermark at the start of the epoch; None while a stream has none."""

@@ -37,6 +37,9 @@ class FileSystem(Protocol):
     def move(self, source: str, target: str) -> None:
         """Rename a folder or file; the parent of the target is made."""
 
+    def copy(self, source: str, target: str) -> None:
+        """The same bytes, a file or a folder, under a second name of its own."""
+
     def size(self, path: str) -> int: ...
 
 
@@ -121,8 +124,29 @@ class LocalFiles:
         except OSError as error:
             raise _not_writable(target, error) from error
 
+    def copy(self, source: str, target: str) -> None:
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            if os.path.isdir(source):
+                shutil.copytree(source, target, copy_function=_link, dirs_exist_ok=True)
+            else:
+                _link(source, target)
+        except OSError as error:
+            raise _not_writable(target, error) from error
+
     def size(self, path: str) -> int:
         return os.path.getsize(path)
+
+
+def _link(source: str, target: str) -> None:
+    """A second name for a file, which is never changed; a copy where links are not possible."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        os.remove(target)
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 class HadoopFiles:
@@ -133,6 +157,7 @@ class HadoopFiles:
         self._path = jvm.org.apache.hadoop.fs.Path
         conf = spark._jsparkSession.sessionState().newHadoopConf()
         self._fs = self._path(path).getFileSystem(conf)
+        self._copy = jvm.org.apache.hadoop.fs.FileUtil.copy
         self._io = jvm.org.apache.commons.io.IOUtils
         self._charset = jvm.java.nio.charset.StandardCharsets.UTF_8
 
@@ -179,6 +204,14 @@ class HadoopFiles:
         try:
             self._fs.mkdirs(destination.getParent())
             self._replace(self._path(source), destination)
+        except Exception as error:
+            raise _not_writable(target, error) from error
+
+    def copy(self, source: str, target: str) -> None:
+        place = self._path(source)
+        origin = place.getFileSystem(self._fs.getConf())
+        try:
+            self._copy(origin, place, self._fs, self._path(target), False, True, self._fs.getConf())
         except Exception as error:
             raise _not_writable(target, error) from error
 

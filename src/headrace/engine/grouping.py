@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from headrace.engine.folding import stream_below
 from headrace.engine.partials import decompose_all
 from headrace.plan.expressions import Column, Expr, Named
 from headrace.plan.json import from_json, to_json
@@ -47,6 +48,12 @@ class Grouping:
     def rows(self) -> str:
         """The same for groupings of the same rows, whatever their keys."""
         return _digest(Grouping(self.input, (), self.time, self.sharing)._shape)
+
+    @cached_property
+    def unfiltered(self) -> Grouping | None:
+        """The same grouping of all rows of the stream, where this one is of some of them."""
+        below = stream_below(self.input)
+        return None if below is None else replace(self, input=below[0])
 
     def is_coarser_than(self, other: Grouping) -> bool:
         """Whether its groups are unions of the other's; keys in another order are the same."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.cost.cost import Cost
 from headrace.cost.panes import PaneCost
+from headrace.engine.folding import can_fold
 from headrace.engine.grouping import Grouping, aggregates_by_family, has_panes, windows_of
 from headrace.engine.partials import coverage_of, decompose_all
 from headrace.optimizer.windows.describe import DescribedWindows, described
@@ -34,6 +35,8 @@ from headrace.stats.load import Load
 
 #: A host whose panes hold more than this share of the rows is none: one more pass costs less.
 _MOST_GROUPS = 0.5
+#: Filters in one store: each has columns of its own, and files have a description of every column.
+_MOST_FILTERS = 100
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,7 @@ def _hosts(
     found = {family: host for family, host in current.hosts.items() if family in by_family}
     groupings = {family: Grouping.of(nodes[0]) for family, nodes in by_family.items()}
     hosting = {host.family: host for host in found.values()}
+    folding = _folding(by_family, groupings, found)
     for family in sorted(groupings, key=lambda f: len(groupings[f].keys), reverse=True):
         grouping = groupings[family]
         if family in found:
@@ -169,8 +173,36 @@ def _hosts(
             if finer:
                 found[family] = min(finer, key=lambda h: len(h.keys))
                 continue
+            host = folding.get(family)
+            if host is not None and _is_worth_hosting(host, current, loads):
+                found[family] = host
+                continue
         hosting[family] = grouping
     return found
+
+
+def _folding(
+    by_family: Mapping[str, list[Aggregate]],
+    groupings: Mapping[str, Grouping],
+    found: Mapping[str, Grouping],
+) -> dict[str, Grouping]:
+    """Groupings of filtered streams that can be folded, where there are several filters."""
+    sharing: dict[str, list[str]] = {}
+    for family, grouping in groupings.items():
+        base = grouping.unfiltered
+        if base is not None and can_fold(by_family[family]):
+            sharing.setdefault(base.family, []).append(family)
+    folding: dict[str, Grouping] = {}
+    for base_family, families in sharing.items():
+        others = base_family in groupings
+        if len(families) + others < 2:
+            continue
+        room = _MOST_FILTERS - sum(f in found for f in families)
+        for family in [f for f in families if f not in found][: max(room, 0)]:
+            base = groupings[family].unfiltered
+            assert base is not None
+            folding[family] = base
+    return folding
 
 
 def _is_worth_hosting(host: Grouping, current: PanePlan, loads: Mapping[str, Load]) -> bool:

@@ -32,6 +32,25 @@ class Physical:
             found += self.stores_of(below)
         return list(distinct_stores([*found, *operator.stores]))
 
+    def readers(self) -> list[tuple[Operator, int]]:
+        """Operators with state, and how many stores and outputs read the new rows of each."""
+        found: dict[int, tuple[Operator, int]] = {}
+
+        def visit(operator: Operator) -> None:
+            if operator.stores:
+                _, before = found.get(id(operator), (operator, 0))
+                found[id(operator)] = operator, before + 1
+                return
+            for below in operator.inputs:
+                visit(below)
+
+        for output in {id(operator): operator for operator in self.outputs.values()}.values():
+            visit(output)
+        for store in self.stores:
+            for source in store.inputs():
+                visit(source)
+        return list(found.values())
+
     def steps(self, query: str) -> list[Step]:
         """What happens for one query in an epoch, in order."""
         output = self.outputs[query]

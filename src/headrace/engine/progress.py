@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.engine.checkpoint import Committed
-from headrace.engine.runner import EpochReport
+from headrace.engine.report import EpochReport
 from headrace.errors import HeadraceError
 
 Progress = dict[str, Any]

@@ -9,14 +9,16 @@ import hashlib
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.cost.early_aggregation import EarlyModel
 from headrace.cost.probing import ProbeModel
+from headrace.cost.rows import flow_cost
 from headrace.engine.calibration import calibrated, calibrated_probes
+from headrace.engine.catching_up import caught_up_at
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
 from headrace.engine.compile import compile_queries
 from headrace.engine.coordinator import Coordinator
@@ -34,12 +36,16 @@ from headrace.engine.physical import LiveQuery, Physical
 from headrace.engine.probe_orders import ProbeMemory, ProbePolicy
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
-from headrace.engine.runner import EpochReport, EpochRunner, Running, is_time_to_plan
+from headrace.engine.report import EpochReport
+from headrace.engine.runner import EpochRunner, Running, is_time_to_plan
 from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
 from headrace.engine.warm_up import warm_up_below
 from headrace.errors import CheckpointError, QueryError, StreamError
+from headrace.merge import GlobalPlan, Strategy
+from headrace.merge.describe import planned_together
+from headrace.merge.rewriting import Merging
 from headrace.optimizer import JOIN_RULES
 from headrace.optimizer.early.describe import DescribedEarly, LateAggregate
 from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, describe_joins
@@ -91,6 +97,8 @@ class Race:
         self._runner: EpochRunner | None = None
         self._arrived: list[str] = []
         self._planned_at = 0
+        #: The epoch and plan at which it was last asked who has caught up.
+        self._caught_up_at = (-1, -1)
         self.epochs: deque[Progress] = deque(maxlen=10_000)
         self.statistics: Statistics = NO_STATISTICS
 
@@ -188,6 +196,7 @@ class Race:
             self.settings.window_closing,
             self.join_policy,
             self.early_policy,
+            self._merging(),
         )
         self._runner.use({name: self._enrol(entry, state) for name, entry in live.items()})
         self._coordinator = Coordinator(
@@ -263,6 +272,7 @@ class Race:
                     condition="CHECKPOINT_QUERIES",
                 )
             del state.queries[name]
+            state.merged.pop(name, None)
 
     def _enrol(self, entry: _Entry, state: Committed) -> Running:
         """Give a query its place in the state: where it was, or from now on."""
@@ -276,6 +286,7 @@ class Race:
                 _meaning(entry), state.epoch + 1, visible_from, _store_names(entry, visible_from)
             )
             state.queries[name] = record
+            state.merged.pop(name, None)
             old = state.arrangements.pop(results_arrangement(name), None)
             if old is not None:
                 state.garbage += [(state.epoch + 1, file.path) for file in old.files]
@@ -284,6 +295,14 @@ class Race:
         # A sink lives as long as its query: what it holds in memory outlives a stop and start.
         entry.running = Running(LiveQuery(entry.sink, record.visible_from), entry.output)
         return entry.running
+
+    def _merging(self) -> Merging:
+        return Merging(
+            Strategy.named(self.settings.merge_strategy),
+            self.settings.merge_arithmetic == "unbounded",
+            self.settings.merge_solver_ms,
+            lambda plan: flow_cost(plan, self.statistics).figure.number,
+        )
 
     @property
     def _layout_policy(self) -> LayoutPolicy:
@@ -337,16 +356,18 @@ class Race:
         with self._lock:
             leaving = [n for n, e in self._entries.items() if e.leaving]
             arrived, self._arrived = self._arrived, []
-            if not leaving and not arrived:
-                return False
             runner = self._runner
             assert runner is not None
             queries = dict(runner.queries)
+            caught_up = self._catch_up(runner, queries)
+            if not leaving and not arrived and not caught_up:
+                return False
             for name in leaving:
                 entry = self._entries[name]
                 entry.leaving = False
                 queries.pop(name, None)
                 runner.state.queries.pop(name, None)
+                runner.state.merged.pop(name, None)
                 entry.state.finish("stopped")
             for name in arrived:
                 entry = self._entries[name]
@@ -359,6 +380,29 @@ class Race:
                     }
             runner.use(queries)
             return True
+
+    def _catch_up(self, runner: EpochRunner, queries: dict[str, Running]) -> bool:
+        """Late joiners that see what all others see are no longer computed apart."""
+        moment = (runner.state.epoch, runner.state.plan_version)
+        if moment == self._caught_up_at:
+            return False
+        self._caught_up_at = moment
+        changed = False
+        for name, running in queries.items():
+            if running.live.visible_from is None:
+                continue
+            due = caught_up_at(running.live)
+            seen = [runner.state.watermarks.get(s) for s in running.live.sink.streams()]
+            if due is None or any(w is None or w < due for w in seen):
+                continue
+            # Its own state is kept under other names: it needs somebody who keeps the same.
+            if not runner.keeps_all_of(LiveQuery(runner.live[name].sink, None)):
+                continue
+            record, stores = runner.state.queries[name], _store_names(self._entries[name], None)
+            runner.state.queries[name] = replace(record, visible_from=None, stores=stores)
+            queries[name] = replace(running, live=LiveQuery(running.live.sink, None))
+            changed = True
+        return changed
 
     def _replan_at_times(self) -> None:
         runner = self._runner
@@ -466,6 +510,23 @@ class Race:
             else:
                 found.append(join)
         return found
+
+    def explain_merged(self) -> GlobalPlan:
+        """All queries merged: as they run, or as they would if the race were started now."""
+        if self.active and self.settings.merge_strategy != Strategy.NONE.value:
+            assert self._runner is not None
+            return self._runner.merging.global_plan
+        entries = list(self._entries.values())
+        return planned_together(
+            self._merging(), {e.sink.name: e.sink for e in entries if e.state.active}
+        )
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """Queries that joined late, and are computed apart until they have caught up."""
+        if self._runner is None or not self.active:
+            return frozenset()
+        return frozenset(n for n, q in self._runner.live.items() if q.visible_from is not None)
 
     @property
     def loads(self) -> Mapping[str, Load]:

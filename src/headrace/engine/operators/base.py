@@ -49,6 +49,13 @@ class Operator(ABC):
     def delta(self, epoch: Epoch) -> Relation | None:
         """This epoch's new output rows; None where it is known that there are none."""
 
+    def new_rows(self, epoch: Epoch) -> Relation | None:
+        """The same, as whoever reads them should ask for them: what several readers need may have
+        been computed for all of them already."""
+        if id(self) in epoch.held:
+            return epoch.held[id(self)]
+        return self.delta(epoch)
+
     @abstractmethod
     def steps(self) -> tuple[Step, ...]:
         """What it does, for explain."""

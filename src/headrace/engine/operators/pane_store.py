@@ -75,10 +75,14 @@ class Closing:
     windows: tuple[Hopping, ...]
     streams: frozenset[str]
     lag: int
+    #: Which rows count, where the store has those of other filters too.
+    condition: Expr | None = None
 
     @property
     def counter(self) -> str:
         words = f"{self.windows}:{sorted(self.streams)}:{self.lag}"
+        if self.condition is not None:
+            words += f":{self.condition}"
         return f"__late_{hashlib.sha256(words.encode()).hexdigest()[:8]}"
 
     @property
@@ -116,6 +120,8 @@ class PaneStore(Store):
     closings: set[Closing] = field(default_factory=set)
     family: str = ""
     active: bool = True
+    #: Filters of the queries that use it; None stands for a query that wants every row.
+    wanted: set[Expr | None] = field(default_factory=set)
 
     @property
     def identity(self) -> str:
@@ -147,16 +153,27 @@ class PaneStore(Store):
         return [self.partials[name] for name in sorted(self.partials)]
 
     def counts(self) -> str | None:
-        return counted_stream(self.source) if self.active and not self.panes.given else None
+        if not self.active or self.panes.given or self._is_filtered:
+            return None
+        return counted_stream(self.source)
+
+    @property
+    def _is_filtered(self) -> bool:
+        """Whether no query wants all rows."""
+        return bool(self.wanted) and None not in self.wanted
 
     def advance(self, epoch: Epoch) -> Steps[None]:
         if not self.active:
             return
         stream = self.counts()
         counting = stream is not None and epoch.counted_by.get(stream) == self.name
-        rows = rows_to_count(self.source, epoch) if counting else self.source.delta(epoch)
+        rows = rows_to_count(self.source, epoch) if counting else self.source.new_rows(epoch)
         if rows is None:
             return
+        if self._is_filtered:
+            filters = sorted((f for f in self.wanted if f is not None), key=str)
+            anyone = any_of([exp.paren(sql_of(f)) for f in filters])
+            rows = Relation(select(rows.query, None, [anyone]), rows.schema)
         groups: dict[str, Sql] = {
             name: sql_of(key) for name, key in zip(self.key_names, self.keys, strict=True)
         }
@@ -257,13 +274,15 @@ class PaneStore(Store):
             watermark = epoch.before(closing.streams)
             if watermark is not None and not self._tells(closing):
                 missed = closing.missed(millis(column(self.time.name)), number(watermark))
+                if closing.condition is not None:
+                    missed = exp.and_(missed, exp.paren(sql_of(closing.condition)), copy=False)
                 counters[closing.counter] = call("count_if", missed)
         return counters
 
     def _tells(self, closing: Closing) -> bool:
         """Whether a pane is late for these windows as a whole."""
         length = self.panes.length
-        if length is None:
+        if length is None or closing.condition is not None:
             return False
         pane = Hopping(length, length, self.panes.offset)
         return all(is_partitioned_by(window, pane) for window in closing.windows)
@@ -321,5 +340,9 @@ class PaneStore(Store):
         keys = ", ".join(map(str, self.keys)) or "(all rows)"
         return Step(
             f"append partial aggregates to {self.name}",
-            (f"group by {keys}, {self.panes.text}", f"partials: {len(self.partials)}"),
+            (
+                f"group by {keys}, {self.panes.text}",
+                f"partials: {len(self.partials)}",
+                *([f"filters of {len(self.wanted)} queries"] if len(self.wanted) > 1 else []),
+            ),
         )

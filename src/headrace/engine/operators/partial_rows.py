@@ -23,12 +23,16 @@ def read_panes(
     return old_and_new(old, new, mark_new)
 
 
-def merges(aggregates: Mapping[str, Decomposed], only_changed: bool) -> dict[str, Sql]:
-    """How the stored columns of a group become one row."""
+def merges(
+    aggregates: Mapping[str, Decomposed], only_changed: bool, present: str | None = None
+) -> dict[str, Sql]:
+    """How the stored columns of a group become one row. ``present`` marks a query's own rows."""
     needed = {p.name: p for parts in aggregates.values() for p in parts.partials}
     found: dict[str, Sql] = {p.name: p.merge(column(p.name)) for p in needed.values()}
     if only_changed:
-        found[NEW] = call("max", column(NEW))
+        # A row that another query's filter let in changes nothing for this one.
+        changed = column(NEW) if present is None else exp.and_(column(NEW), column(present))
+        found[NEW] = call("max", call("coalesce", changed, exp.false()))
     return found
 
 
@@ -44,6 +48,7 @@ def finished(
     merged: exp.Query,
     extra: Mapping[str, Sql],
     only_changed: bool,
+    present: str | None = None,
 ) -> Relation:
     """The query's rows from merged partials.
 
@@ -56,5 +61,7 @@ def finished(
     columns |= extra
     columns |= {name: parts.finish for name, parts in aggregates.items()}
     ordered = {name: columns[name] for name in node.schema.names}
-    where = [column(NEW)] if only_changed else []
+    where: list[Sql] = [column(NEW)] if only_changed else []
+    if present is not None:
+        where.append(column(present))
     return Relation(select(merged, ordered, where), node.schema)

@@ -154,7 +154,7 @@ class RowStore(Store):
     def advance(self, epoch: Epoch) -> Steps[None]:
         stream = self.counts()
         counting = stream is not None and epoch.counted_by.get(stream) == self.name
-        rows = rows_to_count(self.source, epoch) if counting else self.source.delta(epoch)
+        rows = rows_to_count(self.source, epoch) if counting else self.source.new_rows(epoch)
         if rows is None:
             return
         begin, end = self.moments()

@@ -59,7 +59,7 @@ class SessionMembers(Operator):
     def delta(self, epoch: Epoch) -> Relation | None:
         parts: list[exp.Query] = []
         for position, (side, schema, time) in enumerate(self._sides):
-            rows = side.delta(epoch)
+            rows = side.new_rows(epoch)
             if rows is None:
                 continue
             columns: dict[str, Sql] = {

@@ -68,7 +68,7 @@ class RowByRow(Operator):
         return (self._source,)
 
     def delta(self, epoch: Epoch) -> Relation | None:
-        rows = self._source.delta(epoch)
+        rows = self._source.new_rows(epoch)
         return None if rows is None else apply(self.node, rows)
 
     def steps(self) -> tuple[Step, ...]:
@@ -95,7 +95,7 @@ class UnionRows(Operator):
         return self._parts
 
     def delta(self, epoch: Epoch) -> Relation | None:
-        deltas = [part.delta(epoch) for part in self._parts]
+        deltas = [part.new_rows(epoch) for part in self._parts]
         queries: list[exp.Query] = [
             select(
                 rows.query,

@@ -70,6 +70,7 @@ class WindowAggregate(Operator):
         mode: OutputMode,
         visible_from: int | None,
         closing: str,
+        present: str | None = None,
     ) -> None:
         self.node: Aggregate = node
         self.readings = readings
@@ -82,6 +83,8 @@ class WindowAggregate(Operator):
         self._mode = mode
         self._visible_from = visible_from
         self._closing = closing
+        #: The column that marks the groups which hold rows of this query, where others have some.
+        self._present = present
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -95,7 +98,7 @@ class WindowAggregate(Operator):
         ends = ends_of_interest(before, after, self._lag, self._visible_from, only_changed)
         if ends is None or not any_closes(self._windows, ends):
             return None
-        merged = merges(self._aggregates, only_changed)
+        merged = merges(self._aggregates, only_changed, self._present)
         parts = [
             part
             for reading in self.readings
@@ -111,7 +114,9 @@ class WindowAggregate(Operator):
         }
         if len(self._windows) > 1:
             extra[WINDOW_ID_COLUMN] = name_of(self._windows)
-        return finished(self.node, self._keys, self._aggregates, rows, extra, only_changed)
+        return finished(
+            self.node, self._keys, self._aggregates, rows, extra, only_changed, self._present
+        )
 
     def _closed(
         self,

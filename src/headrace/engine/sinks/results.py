@@ -47,10 +47,9 @@ class ResultsSink(QuerySink):
 
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         arrangement = epoch.state.arrangement(results_arrangement(self.name))
-        stamped = select(rows.query, None).select(named(number(epoch.number), EPOCH), copy=False)
         written = yield Write(
             self.name,
-            stamped,
+            epoch.derived("stamped", rows.query, lambda: _stamped(rows.query, epoch.number)),
             stored_schema(self.sink),
             path=epoch.checkpoint.path("results", self.name, f"{epoch.number:010d}"),
             expected_rows=arrangement.recent_rows,
@@ -73,6 +72,10 @@ class ResultsSink(QuerySink):
             area="results",
             folder=self.name,
         )
+
+
+def _stamped(rows: exp.Query, epoch: int) -> exp.Query:
+    return select(rows, None).select(named(number(epoch), EPOCH), copy=False)
 
 
 def stored_schema(sink: Sink) -> Schema:
