@@ -1,7 +1,7 @@
 """The command line: thin faces over ``headrace.session``, one file per command.
 
-``main`` is the entry point. ``run``, ``explain``, ``bench`` and ``demo`` hold the commands,
-``assemble`` turns a pipeline file into a race, ``spark`` starts the session of a command,
+``main`` is the entry point. ``run``, ``explain``, ``merge``, ``bench`` and ``demo`` hold the
+commands, ``assemble`` turns a pipeline file into a race, ``spark`` starts the session of a command,
 ``progress`` reads what a race reports. Spark is imported inside functions only: ``headrace --help``
 answers at once.
 """
@@ -20,6 +20,7 @@ from headrace.cli.bench import bench
 from headrace.cli.console import print_error
 from headrace.cli.demo import demo
 from headrace.cli.explain import explain
+from headrace.cli.merge import merge
 from headrace.cli.run import run
 from headrace.errors import HeadraceError
 
@@ -30,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, run, explain, bench):
+for command in (demo, run, explain, merge, bench):
     app.command()(command)
 
 

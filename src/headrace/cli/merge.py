@@ -1,0 +1,316 @@
+"""``headrace merge``: what the queries of pipeline files would share, without running them.
+
+All files are taken together, as if one race ran them. Spark is started only where it must be asked:
+for the columns of a stream or table whose schema the file does not give, and for the types of
+functions that Headrace does not know itself.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from headrace.cli.console import err
+from headrace.errors import HeadraceError, Position
+from headrace.pipeline import (
+    Pipeline,
+    PipelineError,
+    QuerySpec,
+    SinkSpec,
+    StreamSpec,
+    TableSpec,
+    load_pipeline,
+)
+from headrace.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    from headrace.merge import GlobalPlan
+    from headrace.plan.nodes import Node, Source, Table
+    from headrace.plan.types import Schema
+
+_Spec = TypeVar("_Spec", StreamSpec, TableSpec)
+
+# Refusals that Spark may overrule: it has more functions, and columns that folders are named by.
+_ONLY_SPARK_KNOWS = ("UNKNOWN_FUNCTION", "UNKNOWN_COLUMN")
+# Types that mean the same whatever Spark's settings are.
+_PLAIN_TYPES = frozenset(
+    {
+        *("tinyint", "smallint", "int", "bigint", "float", "double"),
+        *("boolean", "string", "binary", "date", "timestamp"),
+    }
+)
+
+
+class Mode(StrEnum):
+    simple = "simple"
+    json = "json"
+    dot = "dot"
+
+
+class StrategyName(StrEnum):
+    """As ``headrace.merge.Strategy``, which takes a while to import."""
+
+    none = "none"
+    hb = "hb"
+    hb_plus = "hb+"
+    structural = "structural"
+    sm = "sm"
+    sm_plus = "sm+"
+    sm_bu = "sm-bu"
+
+
+class ScopeName(StrEnum):
+    complete = "complete"
+    partial = "partial"
+
+
+class Arithmetic(StrEnum):
+    exact = "exact"
+    unbounded = "unbounded"
+
+
+def merge(
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Pipeline files, and .sql files of one query each.",
+            metavar="FILE",
+        ),
+    ],
+    strategy: Annotated[
+        StrategyName | None, typer.Option(help="How equal parts are found.", show_default="setting")
+    ] = None,
+    scope: Annotated[
+        ScopeName, typer.Option(help="Share whole queries only, or parts too.")
+    ] = ScopeName.partial,
+    arithmetic: Annotated[
+        Arithmetic | None,
+        typer.Option(help="Whether sums may overflow (exact).", show_default="setting"),
+    ] = None,
+    mode: Annotated[Mode, typer.Option(help="In which form to print it.")] = Mode.simple,
+    json: Annotated[bool, typer.Option("--json", help="The same as --mode json.")] = False,
+) -> None:
+    """Print what queries share, wholly or in part; nothing runs.
+
+    The queries of all FILEs are taken together, with the settings of the first.
+    A FILE that ends in .sql holds one query over the streams of the others.
+    """
+    from headrace.merge.describe import describe
+    from headrace.merge.printing import explain_merged, to_json
+
+    mode = Mode.json if json else mode
+    pipeline = _read(files)
+    settings = read_settings(pipeline.settings)
+    chosen = strategy or settings.merge_strategy
+    arithmetic = arithmetic or Arithmetic(settings.merge_arithmetic)
+    with err.status("planning"):
+        began = time.perf_counter()
+        plans = _plans(pipeline, settings, debug=bool(context.obj))
+        planned = time.perf_counter()
+        merged = _merged(
+            pipeline.queries, plans, chosen, scope, arithmetic, settings.merge_solver_ms
+        )
+        ended = time.perf_counter()
+    described = describe(merged)
+    if mode is Mode.json:
+        seconds = {"planning": round(planned - began, 4), "merging": round(ended - planned, 4)}
+        report = {"files": [str(file) for file in files], "arithmetic": arithmetic.value}
+        print(json_text.dumps({**report, "seconds": seconds, **to_json(described)}, indent=1))
+        return
+    if mode is Mode.simple:
+        times = f"planned in {_duration(planned - began)}, merged in {_duration(ended - planned)}"
+        print(f"{times}\n")
+    print(explain_merged(described, mode.value).rstrip())
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(1, round(seconds * 1_000))} ms"
+
+
+def _merged(
+    queries: Sequence[QuerySpec],
+    plans: Sequence[Node],
+    strategy: str,
+    scope: ScopeName,
+    arithmetic: Arithmetic,
+    solver_ms: int,
+) -> GlobalPlan:
+    """As a race does it, where parts are shared: whatever columns are called."""
+    from headrace.merge import GlobalPlan, Scope, Strategy
+    from headrace.merge.describe import planned_together
+    from headrace.merge.rewriting import Merging
+    from headrace.merge.strategies import make_matcher
+    from headrace.plan.nodes import OutputMode, Sink
+
+    found, unbounded = Strategy.named(strategy), arithmetic is Arithmetic.unbounded
+    sinks = {
+        query.name: Sink(plan, query.name, query.sink.format, OutputMode(query.output_mode))
+        for query, plan in zip(queries, plans, strict=True)
+    }
+    if scope is ScopeName.partial:
+        return planned_together(Merging(found, unbounded, solver_ms), sinks)
+    matcher = make_matcher(found, unbounded, solver_ms, named=False)
+    merged = GlobalPlan(found, Scope.COMPLETE, matcher=matcher)
+    merged.change(sinks.values())
+    return merged
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+def _read(files: Sequence[Path]) -> Pipeline:
+    """All files as one pipeline; what they name alike must be alike."""
+    found = [(file, load_pipeline(file)) for file in files if file.suffix != ".sql"]
+    if not found:
+        raise PipelineError(
+            "no file says what the streams are", hint="give a pipeline file beside the .sql files"
+        )
+    queries: dict[str, QuerySpec] = {}
+    for file, pipeline in found:
+        _add(queries, file, pipeline.queries)
+    for file in files:
+        if file.suffix == ".sql":
+            _add(queries, file, [_sql_query(file)])
+    return replace(
+        found[0][1],
+        streams=_united([(file, s) for file, pipeline in found for s in pipeline.streams]),
+        tables=_united([(file, t) for file, pipeline in found for t in pipeline.tables]),
+        queries=tuple(queries.values()),
+    )
+
+
+def _add(queries: dict[str, QuerySpec], file: Path, more: Iterable[QuerySpec]) -> None:
+    """Queries of the same name in several files are told apart by the file's name."""
+    for query in more:
+        name = query.name if query.name not in queries else f"{file.stem}/{query.name}"
+        if name in queries:
+            raise PipelineError(f"a second query named {name!r}", position=query.at)
+        queries[name] = replace(query, name=name)
+
+
+def _united(found: Sequence[tuple[Path, _Spec]]) -> tuple[_Spec, ...]:
+    known: dict[str, tuple[Path, _Spec]] = {}
+    for file, spec in found:
+        first, same = known.setdefault(spec.name, (file, spec))
+        if same != spec:
+            raise PipelineError(
+                f"{spec.name!r} is not the {spec.name!r} of {first}",
+                hint="files that are merged must say the same of what both name",
+                position=spec.at,
+            )
+    return tuple(spec for _, spec in known.values())
+
+
+def _sql_query(file: Path) -> QuerySpec:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise PipelineError(f"cannot read {file}: {reason}") from None
+    start = Position(1, 1, str(file))
+    return QuerySpec(file.stem, text, "append", SinkSpec("noop"), start, start, True)
+
+
+# --- the plans -----------------------------------------------------------------------------------
+
+
+def _plans(pipeline: Pipeline, settings: Settings, debug: bool) -> list[Node]:
+    """The optimized plan of each query, with the help of Spark only if there is no other way."""
+    catalog = _catalog(pipeline)
+    if catalog is not None:
+        try:
+            return [_planned(query, catalog, pipeline, settings) for query in pipeline.queries]
+        except PipelineError as error:
+            if error.condition not in _ONLY_SPARK_KNOWS:
+                raise
+    from headrace.cli.assemble import assemble
+    from headrace.cli.spark import spark_session
+
+    with spark_session("headrace merge", pipeline.settings, debug=debug) as spark:
+        _, queries = assemble(spark, pipeline)
+        return [query.optimized.plan for query in queries.values()]
+
+
+def _planned(
+    query: QuerySpec, catalog: Mapping[str, Source | Table], pipeline: Pipeline, settings: Settings
+) -> Node:
+    from headrace.optimizer import optimize
+    from headrace.sql import plan_query
+
+    zone = pipeline.settings.get("spark.sql.session.timeZone")
+    try:
+        plan = plan_query(query.sql, catalog, time_zone=zone).plan
+    except HeadraceError as error:
+        place = query.at if error.position is None else query.position_in_file(error.position)
+        raise PipelineError(
+            error.message, hint=error.hint, position=place, condition=error.condition
+        ) from error
+    return optimize(plan, settings.disabled_rules).plan
+
+
+def _catalog(pipeline: Pipeline) -> dict[str, Source | Table] | None:
+    """Streams and tables from what the files say of them; None where that is not enough, or not
+    right, about which Spark has the last word."""
+    from headrace.plan.nodes import Table
+
+    if "spark.sql.timestampType" in pipeline.settings:
+        return None
+    catalog: dict[str, Source | Table] = {}
+    for stream in pipeline.streams:
+        source = _source(stream)
+        if source is None:
+            return None
+        catalog[stream.name] = source
+    for table in pipeline.tables:
+        schema = _schema(table.schema)
+        if schema is None:
+            return None
+        catalog[table.name] = Table(table.name, schema)
+    return catalog
+
+
+def _source(stream: StreamSpec) -> Source | None:
+    from headrace.plan.durations import parse_duration
+    from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source
+    from headrace.plan.types import TIMESTAMP, Field, Schema
+
+    schema = _schema(stream.schema)
+    if schema is None:
+        return None
+    column = stream.time
+    processing = column == "processing" and column not in schema
+    if processing:
+        column = PROCESSING_TIME_COLUMN
+        schema = Schema((*schema.fields, Field(column, TIMESTAMP)))
+    delay = parse_duration(stream.delay or "0 seconds")
+    if column not in schema or schema[column].type != TIMESTAMP or delay < 0:
+        return None
+    life = None if stream.ttl is None else parse_duration(stream.ttl)
+    return Source(stream.name, schema, column, delay, life, processing)
+
+
+def _schema(text: str | None) -> Schema | None:
+    """Columns as SQL declares them, if they are all of plain types."""
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    from headrace.plan.types import Schema
+    from headrace.sql.literals import data_type
+
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({text or ''})", read="spark")
+        columns = list(table.find_all(exp.ColumnDef))
+        fields = [(column.name, data_type(column.args["kind"])) for column in columns]
+        known = all(kind.name in _PLAIN_TYPES or kind.is_decimal for _, kind in fields)
+        return Schema.of(fields) if fields and known else None
+    except (SqlglotError, HeadraceError, KeyError):
+        return None
