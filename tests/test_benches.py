@@ -186,6 +186,27 @@ def test_parts_of_probe_order_are_chosen_by_name() -> None:
 
 
 @pytest.mark.slow
+def test_merging_runs(spark: SparkSession, tmp_path: Path) -> None:
+    report, done = run_tiny("merging", spark, tmp_path)
+    *planned, ran = report["cases"]
+    parts = {case["case"].split("/")[0] for case in planned}
+    # The published sets are not on every machine.
+    assert parts | {"sets"} == {"sets", "queries", "sources", "distinct", "overlap", "churn"}
+    contestants = {"alone", "merged", "native 2", "native 4", "unmerged 2", "unmerged 4"}
+    assert set(ran["seconds"]) == set(ran["notes"]["noop"]) == set(ran["notes"]["Parquet"])
+    assert set(ran["seconds"]) == contestants
+    figures = ran["notes"]["noop"]
+    assert all(one["CPU seconds"] > 0 for one in figures.values())
+    # Three of the four streams are read: once each, or by each query that needs two of them.
+    assert figures["merged"]["source rows"] == figures["unmerged 4"]["source rows"] == 3 * 3 * 100
+    assert figures["native 4"]["source rows"] == 4 * 2 * 3 * 100
+    assert ran["ratio"]["source rows, 6 native/merged"] == 4
+    assert ran["notes"]["lines"]["native, CPU"]["measured"].keys() == {"2", "4"}
+    assert all(rows > 0 for rows in ran["notes"]["results of each group"].values())
+    assert done == pytest.approx(1.0)
+
+
+@pytest.mark.slow
 def test_early_aggregation_runs(spark: SparkSession, tmp_path: Path) -> None:
     report, done = run_tiny("early-aggregation", spark, tmp_path)
     cases = {case["case"]: case for case in report["cases"]}

@@ -62,6 +62,11 @@ BENCHES: dict[str, Bench] = {
             "probe orders of a multi-way join that follow the data",
         ),
         Bench(
+            "merging",
+            "headrace.bench.merging",
+            "queries merged by meaning: what they share, and what that saves",
+        ),
+        Bench(
             "calibrate",
             "headrace.bench.calibrate",
             "what rows cost on this machine, for cost models",
