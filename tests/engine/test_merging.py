@@ -133,6 +133,54 @@ def test_filters_share_one_store(spark: SparkSession, tmp_path: Path, mode: str)
         if number == 1:
             steps.append(Restart())
     stage = play(spark, tmp_path, [BIDS], *steps, Check("one store", lambda s: len(stores(s)) == 1))
+    assert_as_the_oracle(stage, texts)
+    late = {n: sum(p["lateRows"] for p in h.recentProgress) for n, h in stage.handles.items()}
+    assert late["none"] == 0
+
+
+KEYED = {
+    "everyone": "true",
+    "one_key": "k = 'a'",
+    "other_keys": "NOT k = 'a'",
+    "no_key": "k IS NULL",
+    "of_some_rows": "w < 4",
+    "one_key_of_some_rows": "w < 4 AND k IN ('a', 'b')",
+}
+
+
+@pytest.mark.parametrize("mode", ["append", "update"])
+def test_groups_of_another_query_are_read_there(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    texts = {
+        name: f"SELECT k, window, COUNT(*) AS n, SUM(w) AS s, MIN(v) AS least "
+        f"FROM bids WHERE {condition} GROUP BY k, window(ts, '20 seconds', '10 seconds')"
+        for name, condition in KEYED.items()
+    }
+    texts["fewer_columns"] = (
+        "SELECT window, MIN(v) AS m, k FROM bids WHERE k < 'c' "
+        "GROUP BY k, window(ts, '20 seconds', '10 seconds')"
+    )
+    steps: list[Step] = [StartQuery(n, text, mode=mode) for n, text in texts.items()]
+    for number, rows in enumerate(ROWS):
+        steps += [AddData("bids", *rows), Advance()]
+        if number == 1:
+            steps += [Restart()]
+    all_groups = ("one_key", "other_keys", "no_key", "fewer_columns")
+    stage = play(
+        spark,
+        tmp_path,
+        [BIDS],
+        *steps,
+        Check("read there", lambda s: all(base(s, n) == base(s, "everyone") for n in all_groups)),
+        Check("also", lambda s: base(s, "one_key_of_some_rows") == base(s, "of_some_rows")),
+        Check("apart", lambda s: base(s, "of_some_rows") != base(s, "everyone")),
+    )
+    assert_as_the_oracle(stage, texts)
+
+
+def assert_as_the_oracle(stage: Stage, texts: dict[str, str]) -> None:
+    """Every epoch of every query is what the oracle has for it alone."""
     epochs = [{"bids": BIDS.table(rows).to_pylist()} for rows in ROWS]
     for name, text in texts.items():
         query = stage.race.sql(text)
@@ -140,8 +188,6 @@ def test_filters_share_one_store(spark: SparkSession, tmp_path: Path, mode: str)
         for number, rows in enumerate(expected, 1):
             found = read_epoch(stage.output(name), number)
             assert_same_rows(found, rows, f"epoch {number} of {name}")
-    late = {n: sum(p["lateRows"] for p in h.recentProgress) for n, h in stage.handles.items()}
-    assert late["none"] == 0
 
 
 def test_a_late_joiner_is_merged_once_it_has_caught_up(spark: SparkSession, tmp_path: Path) -> None:

@@ -29,6 +29,11 @@ def caught_up_at(query: LiveQuery) -> int | None:
     return query.visible_from + 2 * warm_up(query.sink.input) + lag + 1
 
 
+def stays_apart(query: LiveQuery) -> bool:
+    """Whether a late joiner never comes to see what all others see."""
+    return query.visible_from is not None and caught_up_at(query) is None
+
+
 def _forgets(node: Node) -> bool:
     """Whether an operator lets go of every row in time."""
     if isinstance(node, Aggregate):

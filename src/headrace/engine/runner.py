@@ -15,6 +15,7 @@ from functools import partial
 
 from headrace.engine.attempt import Attempt, QueriesFailed
 from headrace.engine.batches import Batch
+from headrace.engine.catching_up import stays_apart
 from headrace.engine.checkpoint import Checkpoint, Committed, Intent
 from headrace.engine.compaction import merge_files
 from headrace.engine.compile import compile_queries
@@ -88,7 +89,8 @@ class EpochRunner:
         """Run these queries from now on."""
         self.queries = dict(queries)
         sinks = {name: q.live.sink for name, q in queries.items()}
-        plans = self.merging.update(sinks, self._plans_that_ran())
+        never = [name for name, query in queries.items() if stays_apart(query.live)]
+        plans = self.merging.update(sinks, self._plans_that_ran(), never)
         self.live = {n: LiveQuery(plans[n], q.live.visible_from) for n, q in queries.items()}
         self._remember_merged()
         distinct = self._distinct_plans()

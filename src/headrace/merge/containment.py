@@ -1,86 +1,129 @@
-"""Containment: a join whose rows are among those of another reads them there, through a filter.
+"""Containment: what is among the rows of another query is read there, through a filter.
 
-The paper leaves this to others. A join with the same leaves as one that runs already, a predicate
-that implies the other's, and no column that the other lacks, is that join filtered by what its own
-predicate says beyond. What is saved is a join in every micro-batch; what it costs is a look at the
-other's rows. Aggregates need no such thing: filters of their own are folded into one arrangement
-when they run, and columns that one query lacks are partial states that another adds.
+The paper leaves this to others. A join or an aggregate that asks for less than one that runs
+already, on rows that a stronger predicate keeps, and for no column that the other lacks, is that
+one filtered by what its own predicate says beyond. What is saved is a join or an aggregate in every
+micro-batch; what it costs is a look at the other's rows.
+
+This file has what both cases have in common, and the joins; ``contained_groups`` has the
+aggregates, ``wider`` finds the one that runs. Rows that are only filtered need no such thing: a
+filter over the stream costs no more than one over another query's rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.merge.conditions import Predicate
 from headrace.merge.equality import Equality
-from headrace.merge.signature import Signature
+from headrace.merge.signature import Branch, Signature
 from headrace.plan.expressions import Column, Expr, Named, conjunction, conjuncts
-from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project
+from headrace.plan.nodes import Filter, Join, Node, Project
 from headrace.plan.types import DataType
+
+#: The meanings of an operator and of all below it, by identity.
+Meanings = Mapping[int, Signature]
+#: Columns of the wider relation, by what they mean and by type.
+Names = Mapping[tuple[object, DataType], str]
+#: A condition, and the meanings of the columns that it is about.
+Condition = tuple[Expr, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
 class Wider:
-    """A join that runs: its plan, and what that means."""
+    """An operator that runs: its plan, and what it and all below it meant when it came."""
 
     plan: Node
-    meaning: Signature
+    node: Node
+    meanings: Meanings
+
+    @property
+    def meaning(self) -> Signature:
+        return self.meanings[id(self.node)]
 
 
-def within(
-    join: Join, sides: Mapping[int, Signature], equality: Equality, wider: Wider
-) -> Node | None:
-    """A join as rows of a wider one, or None where it is not known to be that."""
-    own = sides[id(join)]
-    if len(own.branches) != 1 or len(wider.meaning.branches) != 1:
+# --- what all containment is made of -------------------------------------------------------------
+
+
+def single_branches(equality: Equality, *relations: Signature) -> list[Branch] | None:
+    """The blocks of relations that read the same, each thing once; else nothing is known."""
+    if any(len(relation.branches) != 1 for relation in relations):
         return None
-    ours, theirs = own.branches[0], wider.meaning.branches[0]
-    if ours.leaves != theirs.leaves or _joined_with_itself(equality, ours.leaves):
+    branches = [relation.branches[0] for relation in relations]
+    leaves = branches[0].leaves
+    forms = equality.signer.terms.forms
+    # Of a stream that is joined with itself it is not known which copy is which.
+    if any(forms[leaf][0] == "again" for leaf in leaves):
         return None
-    said, known = _parts(ours.predicate), _parts(theirs.predicate)
+    return branches if all(branch.leaves == leaves for branch in branches) else None
+
+
+def stronger(equality: Equality, own: Predicate, other: Predicate) -> Stronger | None:
+    """How a predicate goes beyond another that it implies; None where that is not known."""
+    said, known = _all_safe(own), _all_safe(other)
     if said is None or known is None or not _implies(equality, said, known):
         return None
-    names = {
-        (term, wider.plan.schema[name].type): name for name, term in wider.meaning.columns.items()
-    }
-    residual: list[Expr] = []
-    explained: set[int] = set()
-    for conjunct, columns in _conditions(join, sides):
-        value = equality.signer.conditions.value(conjunct, columns)
-        parts = equality.signer.conditions.true_parts(value)
-        explained.update(parts)
-        if not known.issuperset(parts):
-            moved = _moved(conjunct, columns, names)
-            if moved is None:
-                return None
-            residual.append(moved)
-    if not said - known <= explained:
-        return None
+    return Stronger(equality, said, known)
+
+
+@dataclass(frozen=True)
+class Stronger:
+    """A predicate that implies another one."""
+
+    equality: Equality
+    said: frozenset[int]
+    known: frozenset[int]
+
+    def residual(self, conditions: list[Condition], names: Names) -> list[Expr] | None:
+        """What is said beyond what is known, over the wider relation's columns.
+
+        ``conditions`` is how it was said. None where that is not all of it, or lacks a column.
+        """
+        beyond: list[Expr] = []
+        explained: set[int] = set()
+        translate = self.equality.signer.conditions
+        for expr, columns in conditions:
+            parts = translate.true_parts(translate.value(expr, columns))
+            explained.update(parts)
+            if not self.known.issuperset(parts):
+                moved = _moved(expr, columns, names)
+                if moved is None:
+                    return None
+                beyond.append(moved)
+        return beyond if self.said - self.known <= explained else None
+
+
+def filters_below(node: Node, meanings: Meanings) -> list[Condition]:
+    """The conditions of filters that stand on top of a relation, below nothing but projections."""
+    found: list[Condition] = []
+    while isinstance(node, Filter | Project):
+        if isinstance(node, Filter):
+            columns = meanings[id(node)].columns
+            found += [(conjunct, columns) for conjunct in conjuncts(node.predicate)]
+        node = node.input
+    return found
+
+
+def read_through(
+    wider: Wider,
+    residual: list[Expr],
+    columns: Sequence[tuple[str, object, DataType]],
+    names: Names,
+) -> Node | None:
+    """The wider relation, filtered, with the wanted columns; None where it lacks one of them."""
     output = []
-    for field in join.schema:
-        name = names.get((own.columns[field.name], field.type))
-        if name is None:
+    for name, meaning, kind in columns:
+        given = names.get((meaning, kind))
+        if given is None:
             return None
-        output.append(Named(field.name, Column(name, field.type)))
+        output.append(Named(name, Column(given, kind)))
     kept = conjunction(residual)
     rows = wider.plan if kept is None else Filter(wider.plan, kept)
     return Project(rows, tuple(output))
 
 
-def topmost_joins(plan: Node) -> list[Join]:
-    """The joins of a plan that are not part of another, nor of an aggregate over its sets."""
-    if isinstance(plan, Join):
-        return [plan]
-    if isinstance(plan, Aggregate) and plan.from_sets:
-        return []
-    return [join for below in plan.inputs for join in topmost_joins(below)]
-
-
-def _joined_with_itself(equality: Equality, leaves: tuple[int, ...]) -> bool:
-    return any(equality.signer.terms.forms[leaf][0] == "again" for leaf in leaves)
-
-
-def _parts(predicate: tuple[frozenset[int] | int, ...]) -> frozenset[int] | None:
+def _all_safe(predicate: Predicate) -> frozenset[int] | None:
     """The conditions of a predicate that never raises."""
     if not predicate:
         return frozenset()
@@ -94,26 +137,13 @@ def _implies(equality: Equality, said: frozenset[int], known: frozenset[int]) ->
     conditions = equality.signer.conditions
     if conditions.simplified(said | known) == conditions.simplified(said):
         return True
-    return equality.solver is not None and equality.solver.implies((said,), (known,))
+    if equality.solver is None or equality.witnesses.escapes((said,), (known,)):
+        return False
+    return equality.solver.implies((said,), (known,))
 
 
-def _conditions(join: Join, sides: Mapping[int, Signature]) -> list[tuple[Expr, Mapping[str, int]]]:
-    """The filters of a join's inputs and its own, each with the columns that it reads."""
-    found: list[tuple[Expr, Mapping[str, int]]] = []
-    for side in join.inputs:
-        while isinstance(side, Filter | Project):
-            if isinstance(side, Filter):
-                columns = sides[id(side)].columns
-                found += [(conjunct, columns) for conjunct in conjuncts(side.predicate)]
-            side = side.input
-    own = sides[id(join)].columns
-    return found + [(conjunct, own) for conjunct in conjuncts(join.residual)]
-
-
-def _moved(
-    conjunct: Expr, columns: Mapping[str, int], names: Mapping[tuple[int, DataType], str]
-) -> Expr | None:
-    """A condition over the columns of the wider join; None where that lacks one."""
+def _moved(conjunct: Expr, columns: Mapping[str, int], names: Names) -> Expr | None:
+    """A condition over the columns of the wider relation; None where that lacks one."""
     wanted = {e for e in conjunct.walk() if isinstance(e, Column)}
     found = {column: names.get((columns[column.name], column.type)) for column in wanted}
     if None in found.values():
@@ -127,3 +157,27 @@ def _moved(
         return expr
 
     return conjunct.transform(change)
+
+
+# --- joins ---------------------------------------------------------------------------------------
+
+
+def join_within(join: Join, meanings: Meanings, equality: Equality, wider: Wider) -> Node | None:
+    """A join as rows of a wider one, or None where it is not known to be that."""
+    own = meanings[id(join)]
+    branches = single_branches(equality, own, wider.meaning)
+    if branches is None:
+        return None
+    beyond = stronger(equality, branches[0].predicate, branches[1].predicate)
+    if beyond is None:
+        return None
+    names: Names = {
+        (term, wider.plan.schema[name].type): name for name, term in wider.meaning.columns.items()
+    }
+    conditions = [c for side in join.inputs for c in filters_below(side, meanings)]
+    conditions += [(conjunct, own.columns) for conjunct in conjuncts(join.residual)]
+    residual = beyond.residual(conditions, names)
+    if residual is None:
+        return None
+    wanted = [(f.name, own.columns[f.name], f.type) for f in join.schema]
+    return read_through(wider, residual, wanted, names)

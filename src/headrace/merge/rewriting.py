@@ -8,14 +8,14 @@ named by it, also when the query that it was taken from has left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from headrace.merge.containment import Wider, topmost_joins, within
 from headrace.merge.global_plan import GlobalPlan, SharedOperator
 from headrace.merge.strategies import Matcher, MeaningMatcher, Strategy, make_matcher
-from headrace.plan.expressions import Column, Named
-from headrace.plan.nodes import Aggregate, Join, Node, Project, Sink
+from headrace.merge.wider import WiderOperators
+from headrace.plan.expressions import Column, Named, conjuncts
+from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Sink
 
 
 class Merging:
@@ -37,8 +37,7 @@ class Merging:
         self.global_plan = GlobalPlan(strategy, matcher=self._matcher)
         #: What each operator of the global plan runs, and what its columns mean.
         self._plans: dict[int, tuple[Node, Mapping[str, int]]] = {}
-        #: Joins that run, by their leaves: others may be contained in them.
-        self._joins: dict[tuple[int, ...], list[SharedOperator]] = {}
+        self._wider = WiderOperators()
         self._given: dict[str, Sink] = {}
         self._running: dict[str, Sink] = {}
         self._left = 0
@@ -48,22 +47,29 @@ class Merging:
         return make_matcher(self.strategy, self._unbounded, self._solver_ms, named=False)
 
     def update(
-        self, queries: Mapping[str, Sink], ran: Mapping[str, Node] | None = None
+        self,
+        queries: Mapping[str, Sink],
+        ran: Mapping[str, Node] | None = None,
+        apart: Collection[str] = (),
     ) -> dict[str, Sink]:
         """The plans to run for these queries; those that run already keep theirs.
 
-        ``ran`` are the plans that queries ran in an earlier life.
+        ``ran`` are the plans that queries ran in an earlier life. ``apart`` are queries that will
+        never see what others see: to read more than they need would only cost them more.
         """
         for name, sink in list(self._given.items()):
             if queries.get(name) is not sink:
                 self._forget(name)
         ran = ran or {}
         added = [name for name in queries if name not in self._given]
-        # Those that ran come first: newcomers can share their state, and not the other way.
-        for name in sorted(added, key=lambda name: name not in ran):
+        # Those that ran come first: newcomers can share their state, and not the other way. Of the
+        # others those with fewer conditions: what they keep may hold what the rest wants.
+        for name in sorted(added, key=lambda n: (n not in ran, _conditions(queries[n]))):
             sink = self._given[name] = queries[name]
             self._running[name] = (
-                self._as_it_ran(sink, ran[name]) if name in ran else self._merged(sink)
+                self._as_it_ran(sink, ran[name])
+                if name in ran
+                else self._merged(sink, name not in apart)
             )
         return {name: self._running[name] for name in queries}
 
@@ -81,27 +87,27 @@ class Merging:
         self._left = 0
         self._matcher = self._made()
         self.global_plan = GlobalPlan(self.strategy, matcher=self._matcher)
-        self._plans, self._joins = {}, {}
+        self._plans, self._wider = {}, WiderOperators()
         for sink in self._running.values():
-            self._note_joins(self.global_plan.add(sink).root)
+            self._note(self.global_plan.add(sink).root)
 
     def _as_it_ran(self, sink: Sink, plan: Node) -> Sink:
         """State is named by the very plan that ran: one that means the same may have none."""
         own = sink if plan is sink.input else replace(sink, input=plan)
         if self.strategy is not Strategy.NONE:
             root = self.global_plan.add(own).root
-            self._note_joins(root)
+            self._note(root)
             if root.node is plan:
                 self._plans[root.number] = plan, self._matcher.columns(plan)
         return own
 
-    def _merged(self, sink: Sink) -> Sink:
+    def _merged(self, sink: Sink, may_read_others: bool) -> Sink:
         if self.strategy is Strategy.NONE:
             return sink
-        plan = self._with_contained_joins(sink.input)
+        plan = self._contained(sink.input) if may_read_others else sink.input
         own = sink if plan is sink.input else replace(sink, input=plan)
         placed = self.global_plan.add(own)
-        self._note_joins(placed.root)
+        self._note(placed.root)
         shared = self._adapted(placed.root, plan)
         return (
             sink
@@ -109,39 +115,36 @@ class Merging:
             else Sink(shared, sink.name, sink.format, sink.mode, sink.options)
         )
 
-    def _note_joins(self, root: SharedOperator) -> None:
-        if not isinstance(self._matcher, MeaningMatcher):
-            return
-        for operator in root.walk():
-            if isinstance(operator.node, Join):
-                meaning = self._matcher.equality.signer.of(operator.node)
-                known = self._joins.setdefault(meaning.branches[0].leaves, [])
-                known[:] = [other for other in known if other.users and other is not operator]
-                known.append(operator)
+    def _contained(self, plan: Node) -> Node:
+        """The same plan, whose joins and aggregates read one that runs where they are within it.
 
-    def _with_contained_joins(self, plan: Node) -> Node:
-        """Joins whose rows are among those of one that runs read them there, if that pays."""
+        Those that stand on top only: joins below a join are part of it, and what is below an
+        aggregate that reads another one is not needed.
+        """
         if not isinstance(self._matcher, MeaningMatcher):
             return plan
-        equality = self._matcher.equality
-        changes: dict[int, Node] = {}
-        for join in topmost_joins(plan):
-            meanings = equality.signer.signatures(join)
-            for operator in self._joins.get(meanings[id(join)].branches[0].leaves, []):
-                meaning = equality.signer.of(operator.node)
-                if not operator.users or equality.key(meaning) == equality.key(meanings[id(join)]):
-                    continue
-                wider = self._plan(operator)[0]
-                found = within(join, meanings, equality, Wider(wider, meaning))
-                if found is not None and self._pays(join, found, wider):
-                    changes[id(join)] = found
-                    break
-        return _replaced(plan, changes) if changes else plan
+        if isinstance(plan, Join | Aggregate):
+            found = self._wider.containing(plan, self._matcher.equality, self._plan_of, self._pays)
+            if found is not None:
+                return found
+        if isinstance(plan, Join) or (isinstance(plan, Aggregate) and plan.from_sets):
+            return plan
+        inputs = tuple(map(self._contained, plan.inputs))
+        same = all(a is b for a, b in zip(inputs, plan.inputs, strict=True))
+        return plan if same else plan.with_inputs(inputs)
+
+    def _note(self, root: SharedOperator) -> None:
+        """Others may be within what runs."""
+        if isinstance(self._matcher, MeaningMatcher):
+            self._wider.note(root, self._matcher.equality)
+
+    def _plan_of(self, operator: SharedOperator) -> Node:
+        return self._plan(operator)[0]
 
     def _pays(self, own: Node, shared: Node, wider: Node) -> bool:
-        """Whether a look at another join's rows costs less than a join of one's own."""
+        """Whether a look at another operator's rows costs less than an operator of one's own."""
         alone, both, other = self._cost(own), self._cost(shared), self._cost(wider)
-        # A join that is there already costs nothing more; without figures, one join less is less.
+        # What is there already costs nothing more; without figures, one operator less is less.
         return alone is None or both is None or other is None or both - other <= alone
 
     def _plan(self, operator: SharedOperator) -> tuple[Node, Mapping[str, int]]:
@@ -185,9 +188,6 @@ class Merging:
         )
 
 
-def _replaced(node: Node, changes: Mapping[int, Node]) -> Node:
-    if id(node) in changes:
-        return changes[id(node)]
-    inputs = tuple(_replaced(below, changes) for below in node.inputs)
-    same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-    return node if same else node.with_inputs(inputs)
+def _conditions(plan: Node) -> int:
+    """How many conditions the filters of a plan have."""
+    return sum(len(conjuncts(n.predicate)) for n in plan.walk() if isinstance(n, Filter))

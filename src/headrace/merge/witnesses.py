@@ -7,7 +7,7 @@ keeps and the other does not ends the matter; such rows lie at the bounds that e
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from headrace.merge.conditions import Predicate
 from headrace.merge.polynomials import constant_and_body
@@ -25,6 +25,14 @@ class Witnesses:
 
     def differ(self, one: Predicate, other: Predicate) -> bool:
         """Whether a row was found that only one of them keeps."""
+        return any(first != second for first, second in self._kept(one, other))
+
+    def escapes(self, one: Predicate, other: Predicate) -> bool:
+        """Whether a row was found that the first keeps and the second does not."""
+        return any(first and not second for first, second in self._kept(one, other))
+
+    def _kept(self, one: Predicate, other: Predicate) -> Iterator[tuple[bool, bool]]:
+        """Which of them keep a row, for one row after the other."""
         chance = random.Random(7)
         ours, theirs = list(_parts(one)), list(_parts(other))
         variables = sorted(self._variables([*ours, *theirs]))
@@ -33,13 +41,10 @@ class Witnesses:
             near = bounds[number % 2]
             row = {v: _value(chance, *near.get(v, (None, None))) for v in variables}
             guesses: dict[int, bool] = {}
-            kept = [
-                all(self._holds(part, row, guesses, chance) for part in parts)
-                for parts in (ours, theirs)
-            ]
-            if kept[0] != kept[1]:
-                return True
-        return False
+            yield (
+                all(self._holds(part, row, guesses, chance) for part in ours),
+                all(self._holds(part, row, guesses, chance) for part in theirs),
+            )
 
     def _variables(self, conditions: Iterable[int]) -> set[int]:
         found: set[int] = set()

@@ -1,0 +1,103 @@
+"""Groups that are among those of another aggregate, read there through a filter on their keys.
+
+``SUM(v) … WHERE region = 'east' GROUP BY region`` has the groups of ``SUM(v) … GROUP BY region``
+whose region is the east: a condition on keys keeps all rows of a group or none. So a thousand
+queries that each look at keys of their own read one aggregate of all, if there is one.
+
+A condition on anything else changes what is in the groups; such aggregates are folded into one
+arrangement when they run, and not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from headrace.merge.containment import (
+    Meanings,
+    Names,
+    Wider,
+    filters_below,
+    read_through,
+    single_branches,
+    stronger,
+)
+from headrace.merge.equality import Equality
+from headrace.merge.signature import Signature
+from headrace.merge.terms import Terms
+from headrace.optimizer.safety import can_raise
+from headrace.plan.expressions import AggregateCall
+from headrace.plan.nodes import Aggregate, Node
+from headrace.plan.types import DataType
+
+#: Types whose values are equal only if they are the same: a key of another type stands for values
+#: that a condition might tell apart, such as 0.0 and -0.0.
+_PLAIN_KEYS = frozenset(
+    {"tinyint", "smallint", "int", "bigint", "string", "boolean", "date", "timestamp"}
+)
+#: Aggregates that cannot overflow, of whatever they are; and sums, of what is not wide enough to.
+_NEVER_OVERFLOW = frozenset({"count", "min", "max", "bool_or", "bool_and", "any", "every", "some"})
+_SUMMED_SAFELY = frozenset({"tinyint", "smallint", "int", "float", "double"})
+
+
+def grouping_shape(node: Aggregate, meanings: Meanings, terms: Terms) -> Hashable | None:
+    """What aggregates must agree on for one to hold groups of the other; None if none can."""
+    if node.from_sets or node.sharing or len(meanings[id(node.input)].branches) != 1:
+        return None
+    (leaf,) = meanings[id(node)].branches[0].leaves
+    _, _, *grouping = terms.forms[leaf]
+    return ("groups", meanings[id(node.input)].branches[0].leaves, *grouping)
+
+
+def groups_within(
+    node: Aggregate, meanings: Meanings, equality: Equality, wider: Wider
+) -> Node | None:
+    """An aggregate as groups of a wider one of the same shape, or None where it is not known."""
+    theirs = wider.node
+    assert isinstance(theirs, Aggregate)
+    below, below_theirs = meanings[id(node.input)], wider.meanings[id(theirs.input)]
+    branches = single_branches(equality, below, below_theirs)
+    terms = equality.signer.terms
+    # It meets rows that this query's filter would have kept away from it.
+    if branches is None or not _is_safe(theirs, terms.unbounded):
+        return None
+    beyond = stronger(equality, branches[0].predicate, branches[1].predicate)
+    if beyond is None:
+        return None
+    keys: Names = {
+        (terms.forms[wider.meaning.columns[key.name]][2][1], key.expr.type): key.name
+        for key in theirs.keys
+        if key.expr.type.name in _PLAIN_KEYS
+    }
+    residual = beyond.residual(filters_below(node.input, meanings), keys)
+    if residual is None:
+        return None
+    names: Names = {
+        (what, kind): name for name, what, kind in _columns(theirs, wider.meaning, terms)
+    }
+    return read_through(wider, residual, _columns(node, meanings[id(node)], terms), names)
+
+
+def _columns(
+    node: Aggregate, meaning: Signature, terms: Terms
+) -> list[tuple[str, object, DataType]]:
+    """The columns of an aggregate: their names, what they are of the groups, and their types."""
+    return [(f.name, terms.forms[meaning.columns[f.name]][2], f.type) for f in node.schema]
+
+
+def _is_safe(node: Aggregate, unbounded: bool) -> bool:
+    """Whether it raises for no rows that it might meet."""
+    for key in node.keys:
+        if can_raise(key.expr):
+            return False
+    for named in node.aggregates:
+        call = named.expr
+        assert isinstance(call, AggregateCall)
+        if any(map(can_raise, call.children)) or not (_never_overflows(call) or unbounded):
+            return False
+    return True
+
+
+def _never_overflows(call: AggregateCall) -> bool:
+    if call.function in ("sum", "avg"):
+        return all(argument.type.name in _SUMMED_SAFELY for argument in call.arguments)
+    return call.function in _NEVER_OVERFLOW

@@ -1,0 +1,102 @@
+"""The joins and aggregates that run, by what others must agree on to be within them.
+
+Those with the fewest conditions come first: what they keep holds the most. Only some are tried, so
+that a new query costs no more among thousands than among ten.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from headrace.merge.contained_groups import grouping_shape, groups_within
+from headrace.merge.containment import Meanings, Wider, join_within
+from headrace.merge.equality import Equality
+from headrace.merge.global_plan import SharedOperator
+from headrace.merge.signature import Signer
+from headrace.plan.nodes import Aggregate, Join, Node
+
+#: Operators that are tried for one.
+MOST_TRIED = 16
+
+
+@dataclass(order=True, frozen=True, slots=True)
+class _Known:
+    conditions: int
+    number: int
+    operator: SharedOperator = field(compare=False)
+    meanings: Meanings = field(compare=False)
+
+
+class WiderOperators:
+    """Finds one that runs for one that asks for less."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, list[_Known]] = {}
+        self._by_key: dict[int, SharedOperator] = {}
+
+    def note(self, root: SharedOperator, equality: Equality) -> None:
+        """Remember the joins and aggregates of a query."""
+        signer = equality.signer
+        for operator in root.walk():
+            node = operator.node
+            if not isinstance(node, Join | Aggregate) or operator is self._by_key.get(operator.key):
+                continue
+            self._by_key[operator.key] = operator
+            meanings = signer.signatures(node)
+            shape = _shape(node, meanings, signer)
+            if shape is not None:
+                known = _Known(_width(node, meanings), operator.number, operator, meanings)
+                insort(self._known.setdefault(shape, []), known)
+
+    def containing(
+        self,
+        node: Join | Aggregate,
+        equality: Equality,
+        plan_of: Callable[[SharedOperator], Node],
+        pays: Callable[[Node, Node, Node], bool],
+    ) -> Node | None:
+        """An operator as rows of one that runs and holds more, if there is one and that pays."""
+        meanings = equality.signer.signatures(node)
+        same = self._by_key.get(equality.key(meanings[id(node)]))
+        shape = _shape(node, meanings, equality.signer)
+        if (same is not None and same.users) or shape not in self._known:
+            return None
+        self._forget_gone(shape)
+        for known in islice(self._known[shape], MOST_TRIED):
+            if known.conditions > _width(node, meanings):
+                return None
+            wider = Wider(plan_of(known.operator), known.operator.node, known.meanings)
+            if isinstance(node, Join):
+                found = join_within(node, meanings, equality, wider)
+            else:
+                found = groups_within(node, meanings, equality, wider)
+            if found is not None and pays(node, found, wider.plan):
+                return found
+        return None
+
+    def _forget_gone(self, shape: Hashable) -> None:
+        gone = [known for known in self._known[shape][:MOST_TRIED] if not known.operator.users]
+        for known in gone:
+            self._known[shape].remove(known)
+            if self._by_key.get(known.operator.key) is known.operator:
+                del self._by_key[known.operator.key]
+
+
+def _shape(node: Join | Aggregate, meanings: Meanings, signer: Signer) -> Hashable | None:
+    """What operators must agree on for one to hold rows of the other; None if none can."""
+    if isinstance(node, Aggregate):
+        return grouping_shape(node, meanings, signer.terms)
+    branches = meanings[id(node)].branches
+    return ("join", branches[0].leaves) if len(branches) == 1 else None
+
+
+def _width(node: Join | Aggregate, meanings: Meanings) -> int:
+    """How many conditions the rows must meet."""
+    rows = meanings[id(node.input if isinstance(node, Aggregate) else node)]
+    return sum(
+        len(segment) if isinstance(segment, frozenset) else 1
+        for segment in rows.branches[0].predicate
+    )
