@@ -202,11 +202,18 @@ def _applied(expr: Call, parts: list[Compiled]) -> Compiled:
     fractional = numeric and any(argument.type.is_fractional for argument in expr.arguments)
     operation = _operation(expr, fractional)
     strict = function not in ("<=>", "in")
+    places = list(range(len(parts)))
+    if function in ("/", "div", "%"):
+        # Spark looks at the divisor first.
+        places.reverse()
 
     def compute(row: Row) -> Any:
-        values = [part(row) for part in parts]
-        if strict and any(value is None for value in values):
-            return None
+        values: list[Any] = [None] * len(parts)
+        for place in places:
+            values[place] = parts[place](row)
+            if strict and values[place] is None:
+                # And at nothing more where one is NULL: the rest may raise, but is not computed.
+                return None
         if fractional:
             values = [None if value is None else float(value) for value in values]
         return operation(*values)

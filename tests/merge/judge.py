@@ -110,13 +110,20 @@ class Judge:
 
 
 def _corners(chance: random.Random) -> list[dict[str, Any]]:
-    """Rows in which pairs of columns are at the ends of their types, in all combinations."""
+    """Rows in which pairs of columns are at the ends of their types, and rows that raise."""
     out = []
     for first, second in product((0, 1, -2, -1), repeat=2):
         (row,) = rows(READINGS, SMALL, 1, chance)
         for one, other, half in (("y", "z", 1 << 7), ("i", "j", 1 << 31), ("l", "m", 1 << 63)):
             ends = (-half, half - 1, -5, 0)
             row |= {one: ends[first], other: ends[second]}
+        out.append(row)
+    # Divisors of zero and texts that are no numbers, beside one column that is NULL.
+    for name in READINGS.schema.names:
+        (row,) = rows(READINGS, SMALL, 1, chance)
+        row |= {"z": 0, "j": 0, "m": 0, "s": "a", "t": "b"}
+        if name != READINGS.time:
+            row[name] = None
         out.append(row)
     return out
 

@@ -159,7 +159,37 @@ SAME: Pairs = {
         f"SELECT window, window_id, count(*) AS v FROM readings GROUP BY windows({_TEN}, {_FIVE})",
         f"SELECT window, window_id, count(*) AS v FROM readings GROUP BY windows({_FIVE}, {_TEN})",
     ),
+    # What is proved of a filter holds for all that is made of it.
+    "a proof below groups": (
+        by_window("sum(l)", rows="readings WHERE i > 3 OR i > 5"),
+        by_window("sum(l)", rows="readings WHERE i > 3"),
+    ),
+    "a proof below a union": (
+        union(f"{_A} WHERE i IN (1, 2, 3)", _B),
+        union(_B, f"{_A} WHERE i BETWEEN 1 AND 3").replace(_B, "SELECT i, i AS j, ts FROM events"),
+    ),
     # Joins
+    "names in an outer join": (
+        joined(f"a.l = b.l AND {_AFTER}", "LEFT JOIN"),
+        "SELECT p.i AS x, q.i AS y, p.s FROM readings p LEFT JOIN events q ON q.l = p.l AND "
+        "q.ts BETWEEN p.ts AND p.ts + INTERVAL 10 SECONDS",
+    ),
+    "an outer join from the other side": (
+        joined(f"a.l = b.l AND {_AFTER}", "LEFT JOIN"),
+        "SELECT a.i AS x, b.i AS y, a.s FROM events b RIGHT JOIN readings a "
+        f"ON a.l = b.l AND {_AFTER}",
+    ),
+    "conditions of an outer join in another order": (
+        joined(f"a.l = b.l AND a.s = b.s AND a.i > 3 AND {_AFTER}", "LEFT JOIN"),
+        joined(f"{_AFTER} AND a.i > 3 AND b.s = a.s AND a.l = b.l", "LEFT JOIN"),
+    ),
+    "names in a session join": (
+        joined(
+            "a.l = b.l AND session_window(a.ts, '3 seconds') = session_window(b.ts, '3 seconds')"
+        ),
+        "SELECT p.i AS x, q.i AS y, p.s FROM events q JOIN readings p ON q.l = p.l "
+        "AND session_window(q.ts, '3 seconds') = session_window(p.ts, '3 seconds')",
+    ),
     "sides of a join": (
         joined(f"a.l = b.l AND {_AFTER}"),
         "SELECT a.i AS x, b.i AS y, a.s FROM events b JOIN readings a ON b.l = a.l AND "
@@ -307,6 +337,10 @@ DIFFERENT: Pairs = {
         "SELECT a.i AS x, b.i AS y, a.s FROM events b JOIN readings a ON b.l = a.l AND "
         "a.ts BETWEEN b.ts AND b.ts + INTERVAL 10 SECONDS",
     ),
+    "a kept side": (
+        joined(f"a.l = b.l AND {_AFTER}", "LEFT JOIN"),
+        joined(f"a.l = b.l AND {_AFTER}", "RIGHT JOIN"),
+    ),
     "any time": (joined("a.l = b.l"), joined(f"a.l = b.l AND {_AFTER}")),
     "a join's window": (
         joined("a.l = b.l AND window(a.ts, '10 seconds') = window(b.ts, '10 seconds')"),
@@ -350,6 +384,11 @@ DIFFERENT_BY_ERRORS: Pairs = {
         "SELECT * FROM (SELECT * FROM readings WHERE 10 div l > 1) WHERE l <> 0",
     ),
     "a guard in an OR": (where("l = 0 OR 10 div l > 1"), where("10 div l > 1 OR l = 0")),
+    "operands of a sum that raise": (
+        select("CAST(i % j AS BIGINT) + y AS x"),
+        select("y + CAST(i % j AS BIGINT) AS x"),
+    ),
+    "sides of a comparison that raise": (select("i % j > y AS x"), select("y < i % j AS x")),
     "a weaker guard": (where("l > 0 AND 10 div l > 1"), where("l >= 0 AND 10 div l > 1")),
     "a guard after what it guards, and a proof": (
         where("i < j AND l <> 0 AND 10 div l > 1"),
@@ -363,6 +402,11 @@ DIFFERENT_BY_ERRORS: Pairs = {
 
 #: Unequal because of errors on rows that no oracle of ours tells apart.
 DIFFERENT_UNSEEN: Pairs = {
+    "a text that is multiplied": (where("t = 'a' AND s * d > 1"), where("s * d > 1 AND t = 'a'")),
+    "a cast that a comparison makes": (
+        select("d > CAST(s AS DOUBLE) AS x"),
+        select("CAST(s AS DOUBLE) < d AS x"),
+    ),
     "a list of text and numbers": (where("s IN ('1', 2)"), where("s = '1' OR s = 2")),
     # A column that is computed below a join is computed for rows without a partner too.
     "an overflow below a join": (

@@ -62,7 +62,8 @@ def assert_same_results(running: Sink, sql: str) -> None:
         assert not isinstance(expected, str)
         assert not isinstance(found, str)
         missing, extra = difference(expected, found)
-        assert not missing and not extra, f"{sql}: {missing[:3]} and {extra[:3]}"
+        assert not missing, f"{sql}: {missing[:3]}"
+        assert not extra, f"{sql}: {extra[:3]}"
 
 
 WITHIN = {

@@ -20,8 +20,13 @@ def warm_up(node: Node) -> int:
 
 
 def warm_up_below(sink: Sink) -> int:
-    """The warm-up of a query: that of what its last aggregate reads, or of all it does."""
+    """The warm-up of a query: that of what its last aggregate reads, or of all it does.
+
+    Windows are whole from their start; a session is if nothing before it could be part of it.
+    """
     node: Node = sink.input
     while isinstance(node, Filter | Project):
         node = node.input
-    return warm_up(node.input if isinstance(node, Aggregate) else node)
+    if not isinstance(node, Aggregate):
+        return warm_up(node)
+    return warm_up(node.input) + max(getattr(window, "gap", 0) for window in node.windows)

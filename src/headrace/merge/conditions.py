@@ -126,24 +126,25 @@ class Conditions:
         return self.terms.intern((kind, tuple(sorted(kept))))
 
     def comparison(self, function: str, left: Expr, right: Expr, columns: Environment) -> int:
-        if left.type.is_integer and right.type.is_integer:
-            return self._of_numbers(
-                function, self.terms.term(left, columns), self.terms.term(right, columns)
-            )
+        first, second = self.terms.term(left, columns), self.terms.term(right, columns)
+        exchangeable = self.terms.in_any_order((first, second))
+        if exchangeable and left.type.is_integer and right.type.is_integer:
+            return self._of_numbers(function, first, second)
         if function in ("=", "!="):
             for one, other in ((left, right), (right, left)):
                 known = isinstance(other, Literal) and isinstance(other.value, bool)
                 if known and one.type == BOOLEAN:
                     return self.value(one, columns, (function == "=") != other.value)  # type: ignore[attr-defined]
-        if function in _MIRRORED:
-            function, left, right = _MIRRORED[function], right, left
-        first, second = self.terms.term(left, columns), self.terms.term(right, columns)
         kinds = (left.type.name, right.type.name)
-        if function not in _ORDERED and (kinds[1], second) < (kinds[0], first):
+        mirrored = function in _MIRRORED
+        if function in ("=", "!="):
+            mirrored = (kinds[1], second) < (kinds[0], first)
+        # It may bring an operand to the other's type, which is a cast like any other.
+        casts = raises_itself(Call(function, (left, right), BOOLEAN))
+        if mirrored and exchangeable and not casts:
+            function = _MIRRORED.get(function, function)
             first, second, kinds = second, first, (kinds[1], kinds[0])
-        raises = self._any_raises((first, second)) or raises_itself(
-            Call(function, (left, right), BOOLEAN)
-        )
+        raises = casts or self._any_raises((first, second))
         return self.terms.intern(("compare", function, kinds, first, second), raises)
 
     def _of_numbers(self, function: str, left: int, right: int) -> int:

@@ -3,9 +3,9 @@
 Signatures with equal numbers are equal; a hash finds them. Where the spelling of both
 predicates is complete (bounds of single columns) signatures with different numbers are unequal.
 Disjunctions, sums of several columns and products may be equal in different spellings. Those are
-shown to the solver, but only with a candidate that has the same leaves and columns (the paper's
-heuristic checks), gives the same answers on sampled rows, and is not told apart by rows at the
-bounds that either predicate names.
+shown to the solver, but only with a candidate that has the same leaves (the paper's heuristic
+checks), gives the same answers on sampled rows, and is not told apart by rows at the bounds that
+either predicate names. What is proved of a block holds for everything that is made of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from itertools import chain, islice
 from headrace.merge.conditions import Predicate, raising_parts, safe_parts
 from headrace.merge.fingerprints import Fingerprints
 from headrace.merge.polynomials import is_linear, variables_of
-from headrace.merge.signature import Branch, Signature, Signer
+from headrace.merge.signature import Branch, Signature
+from headrace.merge.signer import Signer
 from headrace.merge.solver import Solver, is_installed
 from headrace.merge.witnesses import Witnesses
 
@@ -28,16 +29,16 @@ MOST_COMPARED = 16
 
 
 @dataclass(slots=True)
-class _Shape:
-    """Signatures that only their predicates tell apart.
+class _Alike:
+    """Blocks over the same leaves, which only their predicates tell apart.
 
     Answers on sampled rows are computed only once some predicate needs more than its spelling.
     """
 
     undecided: bool = False
-    unsampled: list[Signature] = field(default_factory=list)
+    unsampled: list[Branch] = field(default_factory=list)
     #: By answers, and then by the conditions whose spelling is enough.
-    by_answers: dict[int, dict[frozenset[int], list[Signature]]] = field(default_factory=dict)
+    by_answers: dict[int, dict[frozenset[int], list[Branch]]] = field(default_factory=dict)
 
 
 class Equality:
@@ -54,76 +55,71 @@ class Equality:
         self.solver = Solver(signer.terms, solver_ms) if asks else None
         self.fingerprints = Fingerprints(signer.terms)
         self.witnesses = Witnesses(signer.terms)
-        self._keys: dict[int, int] = {}
         self._hard: dict[int, bool] = {}
-        self._shapes: dict[object, _Shape] = {}
+        self._settled: dict[tuple[tuple[int, ...], int], int] = {}
+        self._alike: dict[object, _Alike] = {}
+        if self.solver is not None:
+            signer.settle = self.settle
 
     def key(self, signature: Signature) -> int:
-        """A number that equal operators share."""
-        own = self._own(signature)
-        known = self._keys.get(own)
+        """A number that equal operators share: their rows, and what they show of them."""
+        shown = sorted(
+            (f.name if self._named else "", f.type.name, signature.columns[f.name])
+            for f in signature.schema
+        )
+        core = self.signer.core(signature)
+        return self.signer.terms.intern(("relation", core, tuple(shown)))
+
+    def settle(self, branch: Branch) -> int:
+        """The number of a block's predicate, or of one before it that is proved equal."""
+        place = branch.leaves, branch.where
+        known = self._settled.get(place)
         if known is None:
-            known = self._keys[own] = self._found(signature, own)
+            known = self._settled[place] = self._found(branch)
         return known
 
-    def _own(self, signature: Signature) -> int:
-        return signature.key if self._named else self.signer.unnamed(signature)
-
-    def _found(self, signature: Signature, own: int) -> int:
-        if self.solver is None or len(signature.branches) != 1:
-            return own
-        (branch,) = signature.branches
+    def _found(self, branch: Branch) -> int:
         parts = safe_parts(branch.predicate)
         if self.signer.conditions.false in parts:
             # Nothing comes out, whatever else it says; that is not worth a proof.
-            return own
-        alike = self._shapes.setdefault(self._shape(signature, branch), _Shape())
+            return branch.where
+        shape = branch.leaves, raising_parts(branch.predicate)
+        alike = self._alike.setdefault(shape, _Alike())
         if not alike.undecided and not any(map(self._is_hard_part, parts)):
-            alike.unsampled.append(signature)
-            return own
+            alike.unsampled.append(branch)
+            return branch.where
         alike.undecided = True
         for other in alike.unsampled:
             self._file(other, alike)
         alike.unsampled.clear()
-        found = self._proved(branch.predicate, self._candidates(signature, alike))
+        found = self._proved(branch.predicate, self._candidates(branch, alike))
         if found is not None:
-            return self._keys[self._own(found)]
-        self._file(signature, alike)
-        return own
+            return self.settle(found)
+        self._file(branch, alike)
+        return branch.where
 
-    def _shape(self, signature: Signature, branch: Branch) -> object:
-        """What signatures have in common that a proof about predicates could make equal."""
-        columns = [
-            (f.name if self._named else "", f.type.name, branch.columns[f.name])
-            for f in signature.schema
-        ]
-        return branch.leaves, tuple(sorted(columns)), raising_parts(branch.predicate)
+    def _file(self, branch: Branch, alike: _Alike) -> None:
+        groups = alike.by_answers.setdefault(self.fingerprints.of(branch.predicate), {})
+        groups.setdefault(self._plain_parts(branch.predicate), []).append(branch)
 
-    def _file(self, signature: Signature, alike: _Shape) -> None:
-        predicate = signature.branches[0].predicate
-        groups = alike.by_answers.setdefault(self.fingerprints.of(predicate), {})
-        groups.setdefault(self._plain_parts(predicate), []).append(signature)
-
-    def _candidates(self, signature: Signature, alike: _Shape) -> Iterator[Signature]:
+    def _candidates(self, branch: Branch, alike: _Alike) -> Iterator[Branch]:
         """Those that give the same answers, first of all those that agree on what is plain."""
-        predicate = signature.branches[0].predicate
-        groups = alike.by_answers.get(self.fingerprints.of(predicate), {})
-        plain = self._plain_parts(predicate)
+        groups = alike.by_answers.get(self.fingerprints.of(branch.predicate), {})
+        plain = self._plain_parts(branch.predicate)
         others = (group for known, group in groups.items() if known != plain)
         return chain(groups.get(plain, ()), chain.from_iterable(others))
 
-    def _proved(self, predicate: Predicate, candidates: Iterator[Signature]) -> Signature | None:
-        """One of the candidates that is proved equal."""
+    def _proved(self, predicate: Predicate, candidates: Iterator[Branch]) -> Branch | None:
+        """One of the candidates whose predicate is proved equal."""
         assert self.solver is not None
         asked = 0
         for other in islice(candidates, MOST_COMPARED):
-            theirs = other.branches[0].predicate
             if asked == MOST_CANDIDATES:
                 return None
-            if self.witnesses.differ(predicate, theirs):
+            if self.witnesses.differ(predicate, other.predicate):
                 continue
             asked += 1
-            if self.solver.equal(predicate, theirs):
+            if self.solver.equal(predicate, other.predicate):
                 return other
         return None
 

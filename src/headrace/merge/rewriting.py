@@ -15,6 +15,7 @@ from headrace.merge.global_plan import GlobalPlan, SharedOperator
 from headrace.merge.strategies import Matcher, MeaningMatcher, Strategy, make_matcher
 from headrace.merge.wider import WiderOperators
 from headrace.plan.expressions import Column, Named, conjuncts
+from headrace.plan.join_graph import belongs
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Sink
 
 
@@ -165,8 +166,8 @@ class Merging:
         if isinstance(node, Aggregate) and node.from_sets:
             return given
         adapted = self._adapted(below, given)
-        # Joins of joins are one operator, and a projection between would make them two.
-        if isinstance(node, Join) and isinstance(given, Join) and not isinstance(adapted, Join):
+        # Joins of joins are one operator, with one rule of lateness: what was part of it stays so.
+        if isinstance(node, Join) and belongs(node, given) != belongs(node, adapted):
             return given
         return adapted
 

@@ -11,7 +11,7 @@ from enum import Enum
 
 from headrace.errors import HeadraceError
 from headrace.merge.equality import Equality
-from headrace.merge.signature import Signer
+from headrace.merge.signer import Signer
 from headrace.merge.syntax import Syntax, same_structure
 from headrace.plan.nodes import Node
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from headrace.optimizer.safety import can_raise
+from headrace.optimizer.safety import raises_itself
 from headrace.plan.expressions import Call, Column, Expr, Literal
 from headrace.plan.nodes import (
     Aggregate,
@@ -29,6 +29,7 @@ from headrace.plan.nodes import (
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _SUMS = frozenset({"+", "*"})
+_ARITHMETIC = _SUMS | {"-", "negative"}
 _CONDITIONS = frozenset({"and", "or"})
 
 
@@ -131,10 +132,10 @@ class _Sorted:
             parts = [self.text(argument) for argument in expr.arguments]
             if expr.function in _FLIPPED and len(parts) == 2:
                 left, right = parts
-                if right < left:
+                if right < left and not self._raises(expr) and self._in_any_order(expr):
                     return f"({right} {_FLIPPED[expr.function]} {left})"
                 return f"({left} {expr.function} {right})"
-            if expr.function in _SUMS:
+            if expr.function in _SUMS and self._in_any_order(expr):
                 # Two operands may change places, also where three would round otherwise.
                 parts.sort()
             return f"{expr.function}({', '.join(parts)}):{expr.type}"
@@ -145,7 +146,18 @@ class _Sorted:
         if expr.function in _SUMS:
             return expr.type.is_integer and self.unbounded
         # One that comes first may keep rows away from one that raises.
-        return expr.function in _CONDITIONS and not can_raise(expr)
+        return expr.function in _CONDITIONS and not any(map(self._raises, expr.walk()))
+
+    def _in_any_order(self, expr: Call) -> bool:
+        """Whether it does not matter which operand is computed first (``Terms.in_any_order``)."""
+        raising = any(self._raises(part) for operand in expr.arguments for part in operand.walk())
+        return not raising or any(
+            isinstance(operand, Literal) and operand.value is not None for operand in expr.arguments
+        )
+
+    def _raises(self, expr: Expr) -> bool:
+        overflows = isinstance(expr, Call) and expr.function in _ARITHMETIC and expr.type.is_integer
+        return raises_itself(expr) and not (self.unbounded and overflows)
 
     def _operands(self, expr: Expr, function: str) -> list[str]:
         """The operands of a chain of one and the same operator."""

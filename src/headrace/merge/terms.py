@@ -8,7 +8,7 @@ it equals only itself. Unknown means unequal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from headrace.merge.polynomials import (
@@ -90,7 +90,9 @@ class Terms:
                 return self.condition(expr, columns)
         if isinstance(expr, Cast) and expr.type.is_integer and expr.argument.type.is_integer:
             inner = self.term(expr.argument, columns)
-            if self.unbounded or fits(self.range(inner, expr.argument.type), expr.type):
+            # Where TRY_CAST finds no room it gives NULL, and does not raise.
+            roomy = self.unbounded and not expr.safe
+            if roomy or fits(self.range(inner, expr.argument.type), expr.type):
                 return inner
         return self.opaque(expr, columns)
 
@@ -107,6 +109,8 @@ class Terms:
         if not (first.type.is_integer and second.type.is_integer):
             return self.opaque(expr, columns)
         left, right = self.term(first, columns), self.term(second, columns)
+        if not self.in_any_order((left, right)):
+            return self._call(expr, (left, right))
         values: Range | None = None
         if not self.unbounded:
             values = combine(
@@ -152,11 +156,12 @@ class Terms:
             return self.intern(("unknown", self._unique), True)
         raising = any(map(self.raises, arguments))
         kinds = tuple(argument.type.name for argument in expr.arguments)
-        if expr.function in _COMMUTATIVE and len(arguments) == 2 and not raising:
+        if expr.function in _COMMUTATIVE and self.in_any_order(arguments):
             (one, k1), (two, k2) = sorted(zip(arguments, kinds, strict=True))
             arguments, kinds = (one, two), (k1, k2)
         form = ("call", expr.function, expr.type.name, kinds, arguments)
-        overflow_only = self.unbounded and expr.function in _ARITHMETIC
+        whole = all(argument.type.is_integer for argument in expr.arguments)
+        overflow_only = self.unbounded and whole and expr.function in _ARITHMETIC
         return self._typed(form, raising or (raises_itself(expr) and not overflow_only), expr.type)
 
     def _typed(self, form: Form, raises: bool, kind: DataType) -> int:
@@ -164,6 +169,20 @@ class Terms:
         if kind.is_integer:
             self._ranges.setdefault(number, range_of_type(kind))
         return number
+
+    def in_any_order(self, operands: Collection[int]) -> bool:
+        """Whether it does not matter which of two operands is computed first.
+
+        Spark does not look at the second if the first is NULL, so the order may decide if a row
+        raises; but not where one of them is a constant.
+        """
+        if len(operands) != 2:
+            return False
+        return not any(map(self.raises, operands)) or any(map(self._is_constant, operands))
+
+    def _is_constant(self, term: int) -> bool:
+        form = self.forms[term]
+        return form[0] == "value" or (form[0] == "poly" and not variables_of(form[1]) | form[2])
 
     # Polynomials
 

@@ -7,7 +7,7 @@ that a new query costs no more among thousands than among ten.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -15,7 +15,8 @@ from headrace.merge.contained_groups import grouping_shape, groups_within
 from headrace.merge.containment import Meanings, Wider, join_within
 from headrace.merge.equality import Equality
 from headrace.merge.global_plan import SharedOperator
-from headrace.merge.signature import Signer
+from headrace.merge.signer import Signer
+from headrace.plan.join_graph import belongs
 from headrace.plan.nodes import Aggregate, Join, Node
 
 #: Operators that are tried for one.
@@ -39,14 +40,13 @@ class WiderOperators:
 
     def note(self, root: SharedOperator, equality: Equality) -> None:
         """Remember the joins and aggregates of a query."""
-        signer = equality.signer
-        for operator in root.walk():
+        for operator in _operators(root):
             node = operator.node
             if not isinstance(node, Join | Aggregate) or operator is self._by_key.get(operator.key):
                 continue
             self._by_key[operator.key] = operator
-            meanings = signer.signatures(node)
-            shape = _shape(node, meanings, signer)
+            meanings = equality.signer.signatures(node)
+            shape = _shape(node, meanings, equality.signer)
             if shape is not None:
                 known = _Known(_width(node, meanings), operator.number, operator, meanings)
                 insort(self._known.setdefault(shape, []), known)
@@ -83,6 +83,16 @@ class WiderOperators:
             self._known[shape].remove(known)
             if self._by_key.get(known.operator.key) is known.operator:
                 del self._by_key[known.operator.key]
+
+
+def _operators(operator: SharedOperator) -> Iterator[SharedOperator]:
+    """An operator and those below it, but for joins that are part of a tree: they do not run."""
+    yield operator
+    node = operator.node
+    for below in operator.inputs:
+        if isinstance(node, Join) and belongs(node, below.node):
+            continue
+        yield from _operators(below)
 
 
 def _shape(node: Join | Aggregate, meanings: Meanings, signer: Signer) -> Hashable | None:

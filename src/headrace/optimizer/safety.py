@@ -12,15 +12,23 @@ from headrace.plan.types import DataType
 
 _NEVER_RAISE = frozenset(
     {
-        *("and", "or", "not", "isnull", "field", "||", "&", "|", "^", "~"),
-        *("isnotnull", "isnan", "nanvl"),
+        *("and", "or", "not", "isnull", "field", "||", "~", "isnotnull"),
         *("upper", "lower", "ucase", "lcase", "trim", "ltrim", "rtrim", "length", "char_length"),
-        *("concat", "substring", "substr", "left", "right", "reverse", "initcap", "instr"),
+        *("concat", "reverse", "initcap", "instr"),
         *("startswith", "endswith", "contains", "window_time", "struct"),
         *("hash", "xxhash64", "md5", "sha1"),
-        *("try_add", "try_subtract", "try_multiply", "try_divide", "try_element_at"),
     }
 )
+#: These never raise for numbers. Of a text that is no number Spark's own cast raises, before the
+#: function is called.
+_OF_NUMBERS = frozenset(
+    {
+        *("&", "|", "^", "isnan", "nanvl"),
+        *("try_add", "try_subtract", "try_multiply", "try_divide"),
+    }
+)
+#: The arguments after the first are whole numbers; of wider ones Spark's cast may raise.
+_PLACES_IN_TEXT = frozenset({"substring", "substr", "left", "right"})
 #: Spark casts the arguments of these to one type, and a string that is no number then raises.
 _ONE_TYPE = COMPARISONS | {"in", "coalesce", "nvl", "ifnull", "nullif", "greatest", "least"}
 _PARTS_OF_TIME = frozenset(
@@ -36,6 +44,7 @@ _NOT_DETERMINISTIC = frozenset(
         *("current_time", "unix_timestamp", "version", "java_method", "reflect"),
     }
 )
+_UP_TO_INT = frozenset({"tinyint", "smallint", "int", "void"})
 _WIDER = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
@@ -63,8 +72,12 @@ def raises_itself(expr: Expr) -> bool:
             return not safe and not _cast_always_works(argument.type, kind)
         case Call(function=function, arguments=arguments) if function in ("like", "ilike"):
             return not _is_plain_pattern(arguments[1])
-        case Call(function=function) if function in _OVERFLOW:
-            return not expr.type.is_fractional
+        case Call(function=function, arguments=arguments) if function in _OVERFLOW:
+            return not (expr.type.is_fractional and _are_numbers(arguments))
+        case Call(function=function, arguments=arguments) if function in _OF_NUMBERS:
+            return not _are_numbers(arguments)
+        case Call(function=function, arguments=arguments) if function in _PLACES_IN_TEXT:
+            return not all(a.type.name in _UP_TO_INT for a in arguments[1:])
         case Call(function=function, arguments=arguments) if function in _ONE_TYPE:
             return not _one_family(arguments)
         case Call(function="case", arguments=arguments):
@@ -75,6 +88,10 @@ def raises_itself(expr: Expr) -> bool:
             return function not in _NEVER_RAISE
         case _:
             return True
+
+
+def _are_numbers(arguments: tuple[Expr, ...]) -> bool:
+    return all(a.type.is_numeric or a.type.name == "void" for a in arguments)
 
 
 def _cast_always_works(given: DataType, wanted: DataType) -> bool:

@@ -252,10 +252,10 @@ def is_graph(node: Join, tables: bool = False) -> bool:
 
     ``tables`` lets static tables be inputs too.
     """
-    return (tables or not _has_table(node)) and not isinstance(node.time, SameSession)
+    return (tables or not has_table(node)) and not isinstance(node.time, SameSession)
 
 
-def _has_table(node: Join) -> bool:
+def has_table(node: Join) -> bool:
     return not (node.left.streams() and node.right.streams())
 
 
@@ -275,7 +275,7 @@ def belongs(node: Join, side: Node, tables: bool = False) -> bool:
         and not side.emits_window
         and not node.emits_window
         # One rule of lateness for all inputs: bounded by time, or by the life of the rows.
-        and ((node.time is None) == (side.time is None) or _has_table(node) or _has_table(side))
+        and ((node.time is None) == (side.time is None) or has_table(node) or has_table(side))
     )
 
 

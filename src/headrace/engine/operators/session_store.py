@@ -212,7 +212,7 @@ class SessionStore(Store):
             where.append(column(LAST) > number(before))
         if self.visible_from is not None:
             # A session so near to the beginning of what is visible may have begun before it.
-            where.append(column(FIRST) > number((self.visible_from + self.gap) * 1_000))
+            where.append(column(FIRST) >= number((self.visible_from + self.gap) * 1_000))
         return select(current, None, where)
 
     def current(self, epoch: Epoch) -> exp.Query | None:

@@ -1,0 +1,213 @@
+"""Makes the signatures of a plan's operators, from the sources to the sink.
+
+Predicates that are spelt differently may be proved equal (``equality``). Then the core of one
+stands for both, in everything that is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.merge.conditions import Conditions
+from headrace.merge.join_signer import JoinSigner
+from headrace.merge.signature import Branch, Signature
+from headrace.merge.terms import Terms
+from headrace.plan.expressions import AggregateCall, Column, Expr
+from headrace.plan.nodes import (
+    WINDOW_COLUMN,
+    WINDOW_ID_COLUMN,
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Project,
+    Sink,
+    Source,
+    Table,
+    Union,
+)
+from headrace.plan.types import STRING, WINDOW, Schema
+
+
+class Signer:
+    """Makes signatures, over one space of terms."""
+
+    def __init__(self, unbounded: bool = False) -> None:
+        self.terms = Terms(unbounded)
+        self.conditions = Conditions(self.terms)
+        self._nothing = self.conditions.number(())
+        #: The number of a block's predicate, or of one that is proved equal; set by ``Equality``.
+        self.settle: Callable[[Branch], int] = lambda branch: branch.where
+        self._joins = JoinSigner(self)
+
+    def signatures(self, plan: Node) -> dict[int, Signature]:
+        """The signature of every operator of a plan, by the operator's identity."""
+        made: dict[int, Signature] = {}
+
+        def visit(node: Node) -> Signature:
+            known = made.get(id(node))
+            if known is None:
+                known = self.sign(node, [visit(below) for below in node.inputs])
+                made[id(node)] = known
+            return known
+
+        visit(plan)
+        return made
+
+    def of(self, plan: Node) -> Signature:
+        return self.signatures(plan)[id(plan)]
+
+    def sign(self, node: Node, inputs: Sequence[Signature]) -> Signature:
+        """The signature of an operator over those of its inputs."""
+        match node:
+            case Source():
+                leaf = self.terms.intern(
+                    ("stream", node.stream, node.time, node.delay, node.ttl, node.processing)
+                )
+                return self._of_leaf(node, leaf)
+            case Table():
+                return self._of_leaf(node, self.terms.intern(("table", node.table)))
+            case Filter():
+                return self._filtered(node, inputs[0])
+            case Project():
+                return self._projected(node, inputs[0])
+            case Union():
+                return self._union(node, inputs)
+            case Aggregate():
+                return self._aggregated(node, inputs[0])
+            case Join():
+                return self._joins.sign(node, *inputs)
+            case Sink():
+                return inputs[0]
+            case _:
+                raise AssertionError(f"{type(node).__name__} has no signature")
+
+    # Signatures from branches
+
+    def core(self, signature: Signature) -> int:
+        """A number for the rows of a relation, whatever is shown of them."""
+        if signature.known_core is None:
+            only = signature.branches[0]
+            signature.known_core = self.terms.intern(("block", only.leaves, self.settle(only)))
+        return signature.known_core
+
+    def made(self, schema: Schema, branches: Sequence[Branch]) -> Signature:
+        if len(branches) == 1:
+            # What its core is takes a proof at times, and nobody may ask.
+            return Signature(tuple(branches), branches[0].columns, schema)
+        settled = sorted(
+            ((b.leaves, self.settle(b), _columns_of(b, schema), n) for n, b in enumerate(branches)),
+        )
+        core = self.terms.intern(("union", tuple((leaves, where) for leaves, where, *_ in settled)))
+        branches = tuple(branches[number] for *_, number in settled)
+        columns = {
+            name: self.terms.intern(("columns", tuple(b.columns[name] for b in branches)))
+            for name in schema.names
+        }
+        return Signature(branches, columns, schema, core)
+
+    def leaf(self, schema: Schema, leaf: int, columns: dict[str, int]) -> Signature:
+        """All rows of a relation that is not looked into."""
+        return self.made(schema, [Branch((leaf,), (), columns, self._nothing)])
+
+    def _of_leaf(self, node: Node, leaf: int) -> Signature:
+        columns = {
+            field.name: self.terms.variable(leaf, field.name, field.type) for field in node.schema
+        }
+        return self.leaf(node.schema, leaf, columns)
+
+    # Row by row
+
+    def _filtered(self, node: Filter, below: Signature) -> Signature:
+        branches = []
+        for branch in below.branches:
+            predicate = self.conditions.where(branch.predicate, node.predicate, branch.columns)
+            where = self.conditions.number(predicate)
+            branches.append(Branch(branch.leaves, predicate, branch.columns, where))
+        return self.made(node.schema, branches)
+
+    def _projected(self, node: Project, below: Signature) -> Signature:
+        terms = self.terms
+        branches = [
+            Branch(
+                branch.leaves,
+                branch.predicate,
+                {
+                    c.name: branch.columns[c.expr.name]
+                    if isinstance(c.expr, Column)
+                    else terms.term(c.expr, branch.columns)
+                    for c in node.columns
+                },
+                branch.where,
+            )
+            for branch in below.branches
+        ]
+        return self.made(node.schema, branches)
+
+    def _union(self, node: Union, inputs: Sequence[Signature]) -> Signature:
+        names = node.schema.names
+        branches = []
+        for below in inputs:
+            for branch in below.branches:
+                columns = {
+                    ours: branch.columns[theirs]
+                    for ours, theirs in zip(names, below.schema.names, strict=True)
+                }
+                branches.append(Branch(branch.leaves, branch.predicate, columns, branch.where))
+        return self.made(node.schema, branches)
+
+    # Aggregates
+
+    def _aggregated(self, node: Aggregate, below: Signature) -> Signature:
+        terms = self.terms
+        keys = {key.name: self.meaning(key.expr, below) for key in node.keys}
+        leaf = terms.intern(
+            (
+                "groups",
+                self.core(below),
+                tuple(sorted(set(keys.values()))),
+                below.columns[node.time.name],
+                tuple(sorted(map(repr, node.windows))),
+                tuple((below.columns[w.time.name], repr(w.window)) for w in node.also),
+                # A plan that a user forces stays as it is.
+                node.sharing,
+                "" if node.early == "auto" else node.early,
+            )
+        )
+        columns = {
+            key.name: terms.variable(leaf, ("key", keys[key.name]), key.expr.type)
+            for key in node.keys
+        }
+        if node.has_window_column:
+            columns[WINDOW_COLUMN] = terms.variable(leaf, "window", WINDOW)
+        if len(node.windows) > 1:
+            columns[WINDOW_ID_COLUMN] = terms.variable(leaf, "window_id", STRING)
+        for named in node.aggregates:
+            assert isinstance(named.expr, AggregateCall)
+            form = self._aggregate(named.expr, below)
+            columns[named.name] = terms.variable(leaf, form, named.expr.type)
+        return self.leaf(node.schema, leaf, columns)
+
+    def _aggregate(self, call: AggregateCall, below: Signature) -> tuple[object, ...]:
+        arguments = tuple(
+            (argument.type.name, self.meaning(argument, below)) for argument in call.arguments
+        )
+        chosen: tuple[int, ...] = ()
+        if call.filter is not None:
+            chosen = tuple(
+                self.conditions.number(self.conditions.where((), call.filter, b.columns))
+                for b in below.branches
+            )
+        return (call.function, call.type.name, call.distinct, arguments, chosen)
+
+    def meaning(self, expr: Expr, below: Signature) -> int:
+        """An expression over a relation: a term, or one for each branch."""
+        if isinstance(expr, Column):
+            return below.columns[expr.name]
+        found = tuple(self.terms.term(expr, branch.columns) for branch in below.branches)
+        return found[0] if len(found) == 1 else self.terms.intern(("columns", found))
+
+
+def _columns_of(branch: Branch, schema: Schema) -> tuple[int, ...]:
+    """To put branches in one order; what they are called is no matter."""
+    return tuple(sorted(branch.columns[name] for name in schema.names))
