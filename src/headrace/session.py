@@ -12,7 +12,6 @@ from headrace.engine.check import function_type
 from headrace.engine.ingest import Trigger
 from headrace.engine.race import Race, RegisteredStream
 from headrace.errors import HeadraceError, QueryError, StreamError
-from headrace.merge.describe import describe
 from headrace.merge.printing import explain_merged
 from headrace.plan.durations import parse_duration, positive_duration
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source, Table
@@ -178,8 +177,7 @@ class Headrace:
 
     def explanation(self, mode: str = "simple") -> str:
         """What :meth:`explain` prints."""
-        race = self._race
-        return explain_merged(describe(race.explain_merged(), self.statistics(), race.apart), mode)
+        return explain_merged(self._race.explain_merged(), mode)
 
 
 def _schema(df: DataFrame) -> Schema:

@@ -57,7 +57,7 @@ class Attempt:
         self._physical = runner.physical
         self._executor = runner._executor
         self._executor.begin_epoch()
-        state = copy.deepcopy(runner.state)
+        state = runner.state.copied()
         state.epoch = report.epoch
         state.publications = []
         state.batches |= {stream: batch.number for stream, batch in batches.items()}
@@ -141,8 +141,10 @@ class Attempt:
                     sure.update(streams)
         for operator, names in _by_operator(self._physical.outputs):
             streams = _streams_read(operator)
-            readers.update(streams)
-            sinks = (self._runner.queries[name].sink for name in names)
+            sinks = [self._runner.queries[name].sink for name in names]
+            # Sinks of one kind are written together.
+            for _ in {type(sink) for sink in sinks}:
+                readers.update(streams)
             if operator.immediate and any(sink.reads_all for sink in sinks):
                 sure.update(streams)
         apart: dict[str, Steps[None]] = {}
@@ -222,7 +224,7 @@ class Attempt:
         for candidate in alone.stores:
             if candidate.name == store:
                 trial = copy.copy(self._epoch)
-                trial.state = copy.deepcopy(self._epoch.state)
+                trial.state = self._epoch.state.copied()
                 try:
                     run_alone(self._executor, candidate.advance(trial))
                 except Exception:

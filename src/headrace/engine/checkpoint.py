@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.engine.arrangements import Arrangement
@@ -35,12 +35,14 @@ class QueryRecord:
 
     ``visible_from`` (ms) is the time from which the query sees every row; None is from the start.
     ``stores`` are the arrangements it needs: a version that plans it otherwise cannot resume it.
+    ``joined_at`` (ms) is that time for one that joined late, also when it has caught up since.
     """
 
     plan: str
     since_epoch: int
     visible_from: int | None
     stores: tuple[str, ...]
+    joined_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,21 @@ class Committed:
 
     def arrangement(self, name: str) -> Arrangement:
         return self.arrangements.setdefault(name, Arrangement(name))
+
+    def copied(self) -> Committed:
+        """A state of its own to change; what is never changed is shared."""
+        return replace(
+            self,
+            batches=dict(self.batches),
+            greatest=dict(self.greatest),
+            watermarks=dict(self.watermarks),
+            queries=dict(self.queries),
+            arrangements={n: replace(a, files=list(a.files)) for n, a in self.arrangements.items()},
+            merged=dict(self.merged),
+            plans=dict(self.plans),
+            publications=list(self.publications),
+            garbage=list(self.garbage),
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -235,22 +252,32 @@ class Checkpoint:
             grace = self._retained if path.startswith(results) else 0
             return epoch + grace < state.epoch
 
-        due = [(epoch, path) for epoch, path in state.garbage if is_due(epoch, path)]
-        for _, path in due:
-            self.files.delete(path)
-        state.garbage = [entry for entry in state.garbage if entry not in due]
+        kept = []
+        for epoch, path in state.garbage:
+            if is_due(epoch, path):
+                self.files.delete(path)
+            else:
+                kept.append((epoch, path))
+        state.garbage = kept
 
     def _delete_strays(self, state: Committed) -> None:
         """Delete the files that no commit speaks of: the work of an epoch that never ended."""
-        wanted = {file.path for a in state.arrangements.values() for file in a.files}
-        wanted |= {path for _, path in state.garbage}
+        known = [file.path for a in state.arrangements.values() for file in a.files]
+        known += [path for _, path in state.garbage]
+        # With all folders that they are in.
+        wanted = {path[:end] for path in known for end in _ends(path)}
         for area in ("state", "results"):
             for name in self.files.names(self.path(area)):
                 folder = self.path(area, name)
                 for entry in self.files.names(folder):
                     path = f"{folder}/{entry}"
-                    if not any(file == path or file.startswith(path + "/") for file in wanted):
+                    if path not in wanted:
                         self.files.delete(path)
 
     def _epoch_file(self, epoch: int, suffix: str) -> str:
         return self.path("epochs", f"{epoch:010d}.{suffix}")
+
+
+def _ends(path: str) -> list[int]:
+    """Where the names in a path end."""
+    return [*(place for place, letter in enumerate(path) if letter == "/"), len(path)]

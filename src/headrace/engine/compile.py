@@ -10,7 +10,7 @@ from headrace.engine.compile_joins import compile_join, held_back
 from headrace.engine.compile_sets import compile_sets
 from headrace.engine.early_plans import EarlyPolicy
 from headrace.engine.folding import Folded, folded
-from headrace.engine.grouping import Grouping, reads_streams_plainly
+from headrace.engine.grouping import Grouping, aggregates_by_family, reads_streams_plainly
 from headrace.engine.join_orders import JoinPolicy
 from headrace.engine.layouts import Generation, LayoutPolicy, PanePlan, decide
 from headrace.engine.operators.base import Operator, Store
@@ -68,7 +68,8 @@ def compile_queries(
     plans = list({id(query.sink.input): query.sink.input for query in queries}.values())
     if panes is None:
         panes, _ = decide(plans, PanePlan(), {}, LayoutPolicy())
-    inputs = [host.input for host in panes.hosts.values()]
+    families = aggregates_by_family(plans)
+    inputs = [panes.hosts[family].input for family in families if family in panes.hosts]
     compiler = _Compiler(
         _union_sources([*plans, *inputs]),
         panes,
@@ -77,7 +78,7 @@ def compile_queries(
         early or EarlyPolicy(),
     )
     # Late joiners last: what several queries store comes from the one that sees the most.
-    for query in sorted(queries, key=lambda query: query.visible_from or 0):
+    for query in sorted(queries, key=_lateness):
         compiler.add(query)
     return compiler.physical
 
@@ -409,6 +410,10 @@ class _Compiler:
     def register(self, store: Store) -> None:
         self.stores[store.name] = store
         self.physical.stores.append(store)
+
+
+def _lateness(query: LiveQuery) -> tuple[bool, int]:
+    return query.visible_from is not None, query.visible_from or 0
 
 
 def remembers(node: Node) -> bool:

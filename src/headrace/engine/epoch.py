@@ -63,6 +63,8 @@ class Epoch:
     early: EarlyMemory = field(default_factory=EarlyMemory)
     #: New rows that were computed once for several readers, by operator; None is no rows.
     held: dict[int, Relation | None] = field(default_factory=dict)
+    #: Operators that were to be held, whether that went well or not.
+    tried: set[int] = field(default_factory=set)
     #: Definitions over others; those are held, so that none is mistaken for another.
     _derived: dict[tuple[str, int], tuple[exp.Query, exp.Query]] = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ thousand queries of ten kinds cost ten results in one job, and a thousand file n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlparse
 
@@ -25,15 +25,73 @@ class FanOut:
     def write_all(self, writes: Sequence[Write]) -> list[Written | Exception]:
         leaders: dict[tuple[object, ...], int] = {}
         leader_of = [leaders.setdefault(_sameness(w), i) for i, w in enumerate(writes)]
-        asked = sorted(set(leader_of))
-        served = dict(zip(asked, self._writer.write_all([writes[i] for i in asked]), strict=True))
-        answers: list[Written | Exception] = []
+        followers: dict[int, list[int]] = {leader: [] for leader in leaders.values()}
         for index, leader in enumerate(leader_of):
-            answer = served[leader]
-            if index != leader and isinstance(answer, Written):
-                answer = self._copied(answer, writes[leader], writes[index])
-            answers.append(answer)
+            if index != leader:
+                followers[leader].append(index)
+        answers = self._served(writes, followers)
+        again = self._of_broken_places(writes, followers, answers)
+        # Its place is whole, so what fails now is what they have in common.
+        answers |= self._served(writes, again)
+        return [answers[index] for index in range(len(writes))]
+
+    def _served(
+        self, writes: Sequence[Write], followers: Mapping[int, list[int]]
+    ) -> dict[int, Written | Exception]:
+        """Write for leaders, and give those that want the same what was written."""
+        asked = list(followers)
+        answers: dict[int, Written | Exception] = {}
+        if not asked:
+            return answers
+        for leader, answer in zip(
+            asked, self._writer.write_all([writes[i] for i in asked]), strict=True
+        ):
+            answers[leader] = answer
+            for index in followers[leader]:
+                if isinstance(answer, Written):
+                    answers[index] = self._copied(answer, writes[leader], writes[index])
+                else:
+                    answers[index] = answer
         return answers
+
+    def _of_broken_places(
+        self,
+        writes: Sequence[Write],
+        followers: Mapping[int, list[int]],
+        answers: dict[int, Written | Exception],
+    ) -> dict[int, list[int]]:
+        """Those whose leader failed, under a leader whose own place can be written to.
+
+        A sink that fails must not take the others with it; one whose place is broken, too, is told
+        so here.
+        """
+        again: dict[int, list[int]] = {}
+        for leader, others in followers.items():
+            if isinstance(answers[leader], Written) or writes[leader].path is None:
+                continue
+            whole = []
+            for index in others:
+                trouble = self._trouble(writes[index])
+                if trouble is None:
+                    whole.append(index)
+                else:
+                    answers[index] = trouble
+            if whole:
+                again[whole[0]] = whole[1:]
+        return again
+
+    def _trouble(self, write: Write) -> Exception | None:
+        """Why a place cannot be written to, if it cannot."""
+        assert write.path is not None
+        probe = f"{write.path}/.probe"
+        try:
+            files = self._files_of(write.path)
+            files.make_folder(write.path)
+            files.write(probe, "")
+            files.delete(probe)
+        except Exception as error:
+            return error
+        return None
 
     def _copied(self, written: Written, source: Write, target: Write) -> Written | Exception:
         if source.path is None or target.path is None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from headrace.engine.folding import stream_below
@@ -15,6 +15,9 @@ from headrace.plan.expressions import Column, Expr, Named
 from headrace.plan.json import from_json, to_json
 from headrace.plan.nodes import Aggregate, Filter, Node, Source
 from headrace.plan.windows import Hopping
+
+#: Aggregates whose grouping is remembered: plans are compiled anew whenever a query comes or goes.
+REMEMBERED = 16_384
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,11 @@ class Grouping:
     time: Column
     sharing: str = ""
 
-    @classmethod
-    def of(cls, node: Aggregate) -> Grouping:
-        return cls(node.input, tuple(key.expr for key in node.keys), node.time, node.sharing)
+    @staticmethod
+    @lru_cache(REMEMBERED)
+    def of(node: Aggregate) -> Grouping:
+        keys = tuple(key.expr for key in node.keys)
+        return Grouping(node.input, keys, node.time, node.sharing)
 
     @property
     def _shape(self) -> Aggregate:
@@ -66,9 +71,10 @@ class Grouping:
     def from_json(cls, value: dict[str, Any]) -> Grouping:
         shape = from_json(value)
         assert isinstance(shape, Aggregate)
-        return cls.of(shape)
+        return Grouping.of(shape)
 
 
+@lru_cache(REMEMBERED)
 def has_panes(node: Node) -> bool:
     """Whether an aggregate is computed from panes that are laid out for its grouping."""
     if not isinstance(node, Aggregate) or not isinstance(node.windows[0], Hopping):

@@ -26,13 +26,14 @@ def hold_shared(epoch: Epoch, physical: Physical, ready: Iterable[Store]) -> Non
     advanced = {id(store) for store in ready}
     work: dict[int, Steps[Relation | None]] = {}
     for operator, readers in physical.readers():
-        if id(operator) in epoch.held or isinstance(operator, ProbeJoin):
+        if id(operator) in epoch.tried or isinstance(operator, ProbeJoin):
             # A probed join keeps its results for the epoch itself.
             continue
         if readers < 2 or not all(id(store) in advanced for store in operator.stores):
             continue
         if (readers - 1) * sum(_rows(epoch, store) for store in operator.stores) >= LEAST_ROWS:
-            work[id(operator)] = _hold(epoch, operator, len(epoch.held) + len(work))
+            epoch.tried.add(id(operator))
+            work[id(operator)] = _hold(epoch, operator, len(epoch.tried))
     for number, ended in run_together(epoch.executor, work).items():
         # What fails here fails again where it is read, and there it is known for whom.
         if not isinstance(ended, Exception):
@@ -48,10 +49,10 @@ def _hold(epoch: Epoch, operator: Operator, number: int) -> Steps[Relation | Non
     if rows is None:
         return None
     path = epoch.checkpoint.path("state", f"shared-{number}", f"{epoch.number:010d}")
+    # Nobody needs it after the epoch, nor what a write that fails leaves behind.
+    epoch.state.garbage.append((epoch.number, path))
     written = yield Write(f"shared-{number}", rows.query, rows.schema, path=path)
     files = [StateFile(f.path, epoch.number, f.rows, f.size, None, None) for f in written.files]
-    # Nobody needs them after the epoch.
-    epoch.state.garbage += [(epoch.number, file.path) for file in files]
     if not written.rows:
         return None
     return Relation(epoch.executor.bind_files(files, rows.schema), rows.schema)

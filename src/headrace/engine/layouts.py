@@ -70,6 +70,15 @@ class PanePlan:
         own = Grouping.of(node)
         return self.hosts.get(own.family, own)
 
+    def of(self, plan: Node) -> tuple[tuple[str, tuple[Generation, ...]], ...]:
+        """The layouts that a plan is computed from."""
+        families = [
+            self.host(node).family
+            for node in plan.walk()
+            if isinstance(node, Aggregate) and has_panes(node)
+        ]
+        return tuple((family, self.generations.get(family, ())) for family in families)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "generations": {
@@ -116,6 +125,8 @@ class LayoutPolicy:
     model: CostModel = CostModel.ENGINE
     #: The share of the cost that a new layout must save to be worth a change.
     least_gain: float = 0.2
+    #: Whether aggregates that differ in their filters alone share one store.
+    folds: bool = True
 
     def of(self, nodes: list[Aggregate]) -> Sharing:
         """What a plan forces, or else the policy's own."""
@@ -162,7 +173,7 @@ def _hosts(
     found = {family: host for family, host in current.hosts.items() if family in by_family}
     groupings = {family: Grouping.of(nodes[0]) for family, nodes in by_family.items()}
     hosting = {host.family: host for host in found.values()}
-    folding = _folding(by_family, groupings, found)
+    folding = _folding(by_family, groupings, found) if policy.folds else {}
     for family in sorted(groupings, key=lambda f: len(groupings[f].keys), reverse=True):
         grouping = groupings[family]
         if family in found:

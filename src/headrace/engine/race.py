@@ -37,14 +37,14 @@ from headrace.engine.probe_orders import ProbeMemory, ProbePolicy
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
 from headrace.engine.report import EpochReport
-from headrace.engine.runner import EpochRunner, Running, is_time_to_plan
+from headrace.engine.runner import EpochRunner, Kept, Running, is_time_to_plan
 from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
 from headrace.engine.warm_up import warm_up_below
 from headrace.errors import CheckpointError, QueryError, StreamError
-from headrace.merge import GlobalPlan, Strategy
-from headrace.merge.describe import planned_together
+from headrace.merge import Strategy
+from headrace.merge.describe import Description, describe, planned_together
 from headrace.merge.rewriting import Merging
 from headrace.optimizer import JOIN_RULES
 from headrace.optimizer.early.describe import DescribedEarly, LateAggregate
@@ -99,6 +99,8 @@ class Race:
         self._planned_at = 0
         #: The epoch and plan at which it was last asked who has caught up.
         self._caught_up_at = (-1, -1)
+        #: The plan at which late joiners found nobody who keeps what they need.
+        self._asked_at: dict[str, int] = {}
         self.epochs: deque[Progress] = deque(maxlen=10_000)
         self.statistics: Statistics = NO_STATISTICS
 
@@ -283,15 +285,20 @@ class Race:
             times = [time for time in seen if time is not None]
             visible_from = max(times) + 1 if times else None
             record = QueryRecord(
-                _meaning(entry), state.epoch + 1, visible_from, _store_names(entry, visible_from)
+                _meaning(entry),
+                state.epoch + 1,
+                visible_from,
+                _store_names(entry, visible_from),
+                visible_from,
             )
             state.queries[name] = record
             state.merged.pop(name, None)
             old = state.arrangements.pop(results_arrangement(name), None)
             if old is not None:
                 state.garbage += [(state.epoch + 1, file.path) for file in old.files]
-        if record.visible_from is not None:
-            entry.state.visible_from = record.visible_from + warm_up_below(entry.sink)
+        joined_at = record.visible_from if record.joined_at is None else record.joined_at
+        if joined_at is not None:
+            entry.state.visible_from = joined_at + warm_up_below(entry.sink)
         # A sink lives as long as its query: what it holds in memory outlives a stop and start.
         entry.running = Running(LiveQuery(entry.sink, record.visible_from), entry.output)
         return entry.running
@@ -388,15 +395,20 @@ class Race:
             return False
         self._caught_up_at = moment
         changed = False
+        kept: Kept | None = None
         for name, running in queries.items():
-            if running.live.visible_from is None:
+            # One that could not be taken in can be only once something else runs.
+            asked = self._asked_at.get(name)
+            if running.live.visible_from is None or asked == runner.state.plan_version:
                 continue
             due = caught_up_at(running.live)
             seen = [runner.state.watermarks.get(s) for s in running.live.sink.streams()]
             if due is None or any(w is None or w < due for w in seen):
                 continue
             # Its own state is kept under other names: it needs somebody who keeps the same.
-            if not runner.keeps_all_of(LiveQuery(runner.live[name].sink, None)):
+            kept = kept or runner.kept()
+            if not runner.keeps_all_of(LiveQuery(runner.live[name].sink, None), kept):
+                self._asked_at[name] = runner.state.plan_version
                 continue
             record, stores = runner.state.queries[name], _store_names(self._entries[name], None)
             runner.state.queries[name] = replace(record, visible_from=None, stores=stores)
@@ -511,15 +523,18 @@ class Race:
                 found.append(join)
         return found
 
-    def explain_merged(self) -> GlobalPlan:
+    def explain_merged(self) -> Description:
         """All queries merged: as they run, or as they would if the race were started now."""
         if self.active and self.settings.merge_strategy != Strategy.NONE.value:
             assert self._runner is not None
-            return self._runner.merging.global_plan
+            return self._runner.merging.look(
+                lambda plan: describe(plan, self.statistics, self.apart)
+            )
         entries = list(self._entries.values())
-        return planned_together(
+        plan = planned_together(
             self._merging(), {e.sink.name: e.sink for e in entries if e.state.active}
         )
+        return describe(plan, self.statistics, self.apart)
 
     @property
     def apart(self) -> frozenset[str]:
@@ -563,7 +578,9 @@ def _meaning(entry: _Entry) -> str:
 
 
 def _store_names(entry: _Entry, visible_from: int | None) -> tuple[str, ...]:
-    physical = compile_queries([LiveQuery(entry.sink, visible_from)])
+    # As if nothing were folded: how queries share stores may change from start to start.
+    panes, _ = decide([entry.sink], PanePlan(), {}, LayoutPolicy(folds=False))
+    physical = compile_queries([LiveQuery(entry.sink, visible_from)], panes)
     return tuple(sorted({store.identity for store in physical.stores}))
 
 

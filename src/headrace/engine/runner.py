@@ -34,7 +34,11 @@ from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging
 from headrace.plan.json import from_json, to_json
 from headrace.plan.nodes import Node
+from headrace.plan.types import Field
 from headrace.stats.load import Load
+
+#: Columns by store.
+Kept = dict[str, set[Field]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,15 @@ class Running:
     @property
     def name(self) -> str:
         return self.live.sink.name
+
+
+@dataclass(frozen=True)
+class _Counters:
+    """The stores of a plan and their counters, as long as its panes are laid out like this."""
+
+    plan: Node
+    layout: object
+    by_store: dict[str, list[str]]
 
 
 class EpochRunner:
@@ -83,6 +96,7 @@ class EpochRunner:
         self.early = EarlyMemory(self.loads)
         #: The stores of each query, with the counters of the rows that are late for *it*.
         self.late_counters: dict[str, dict[str, list[str]]] = {}
+        self._known_counters: dict[tuple[int, int | None], _Counters] = {}
         self._changes: list[str] = []
 
     def use(self, queries: Mapping[str, Running]) -> None:
@@ -119,13 +133,17 @@ class EpochRunner:
         if self.live:
             return {}
         plans = {n: from_json(json.loads(text)) for n, text in self.state.plans.items()}
+        # Equal plans become one and the same, which is what all sharing looks at.
+        same: dict[Node, Node] = {}
         ran: dict[str, Node] = {}
         for name, running in self.queries.items():
             record = self.state.queries.get(name)
             if name in self.state.merged:
-                ran[name] = plans[self.state.merged[name]]
+                plan = plans[self.state.merged[name]]
+                ran[name] = same.setdefault(plan, plan)
             elif self.state.epoch and (record is None or record.since_epoch <= self.state.epoch):
-                ran[name] = running.live.sink.input
+                plan = running.live.sink.input
+                ran[name] = same.setdefault(plan, plan)
         return ran
 
     def _distinct_plans(self) -> list[Node]:
@@ -133,14 +151,22 @@ class EpochRunner:
 
     def _counters_of_late_rows(self) -> dict[str, dict[str, list[str]]]:
         """By query: merged queries count the same rows."""
-        found: dict[tuple[int, int | None], dict[str, list[str]]] = {}
+        known, found = self._known_counters, {}
         counters = {}
         for name, live in self.live.items():
-            key = id(live.sink.input), live.visible_from
+            plan = live.sink.input
+            key = id(plan), live.visible_from
             if key not in found:
-                stores = self.compiled([live]).stores
-                found[key] = {store.name: store.late_counters() for store in stores}
-            counters[name] = found[key]
+                # To compile thousands of plans one by one takes seconds, and few have changed.
+                layout = self.state.panes.of(plan)
+                before = known.get(key)
+                if before is None or before.plan is not plan or before.layout != layout:
+                    stores = self.compiled([live]).stores
+                    by_store = {store.name: store.late_counters() for store in stores}
+                    before = _Counters(plan, layout, by_store)
+                found[key] = before
+            counters[name] = found[key].by_store
+        self._known_counters = found
         return counters
 
     def compiled(self, queries: list[LiveQuery]) -> Physical:
@@ -149,9 +175,12 @@ class EpochRunner:
             queries, self.state.panes, self.closing, self.join_policy, self.early_policy
         )
 
-    def keeps_all_of(self, query: LiveQuery) -> bool:
+    def kept(self) -> Kept:
+        """The columns of every store."""
+        return {store.name: set(store.schema) for store in self.physical.stores}
+
+    def keeps_all_of(self, query: LiveQuery, kept: Kept) -> bool:
         """Whether everything that a query would need to remember is in the stores already."""
-        kept = {store.name: set(store.schema) for store in self.physical.stores}
         needed = self.compiled([query]).stores
         return all(set(store.schema) <= kept.get(store.name, set()) for store in needed)
 
@@ -229,7 +258,9 @@ class EpochRunner:
                 work[f"results of {name}"] = running.sink.tidy(epoch, limit)
         for ended in run_together(self._executor, work).values():
             if isinstance(ended, Exception):
-                raise ended
+                # Where storage is whole it is about the rows of some query. They stay in small
+                # files, and whoever reads them next fails by itself.
+                self._checkpoint.probe()
 
     def close(self) -> None:
         """Leave nothing on the executors; what cannot be reached is forgotten in time."""

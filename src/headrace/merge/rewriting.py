@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from threading import Lock
+from typing import TypeVar
 
 from headrace.merge.global_plan import GlobalPlan, SharedOperator
 from headrace.merge.strategies import Matcher, MeaningMatcher, Strategy, make_matcher
@@ -17,6 +19,8 @@ from headrace.merge.wider import WiderOperators
 from headrace.plan.expressions import Column, Named, conjuncts
 from headrace.plan.join_graph import belongs
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Sink
+
+T = TypeVar("T")
 
 
 class Merging:
@@ -42,6 +46,8 @@ class Merging:
         self._given: dict[str, Sink] = {}
         self._running: dict[str, Sink] = {}
         self._left = 0
+        #: Queries change on the engine's thread, and people look at them from theirs.
+        self._lock = Lock()
 
     def _made(self) -> Matcher:
         # By meaning alone, whatever columns are called: a name costs a projection, not a plan.
@@ -58,10 +64,20 @@ class Merging:
         ``ran`` are the plans that queries ran in an earlier life. ``apart`` are queries that will
         never see what others see: to read more than they need would only cost them more.
         """
+        with self._lock:
+            return self._updated(queries, ran or {}, apart)
+
+    def look(self, see: Callable[[GlobalPlan], T]) -> T:
+        """Read the global plan while nobody changes it."""
+        with self._lock:
+            return see(self.global_plan)
+
+    def _updated(
+        self, queries: Mapping[str, Sink], ran: Mapping[str, Node], apart: Collection[str]
+    ) -> dict[str, Sink]:
         for name, sink in list(self._given.items()):
             if queries.get(name) is not sink:
                 self._forget(name)
-        ran = ran or {}
         added = [name for name in queries if name not in self._given]
         # Those that ran come first: newcomers can share their state, and not the other way. Of the
         # others those with fewer conditions: what they keep may hold what the rest wants.
@@ -90,17 +106,21 @@ class Merging:
         self.global_plan = GlobalPlan(self.strategy, matcher=self._matcher)
         self._plans, self._wider = {}, WiderOperators()
         for sink in self._running.values():
-            self._note(self.global_plan.add(sink).root)
+            self._remember(sink, sink.input)
 
     def _as_it_ran(self, sink: Sink, plan: Node) -> Sink:
         """State is named by the very plan that ran: one that means the same may have none."""
         own = sink if plan is sink.input else replace(sink, input=plan)
         if self.strategy is not Strategy.NONE:
-            root = self.global_plan.add(own).root
-            self._note(root)
-            if root.node is plan:
-                self._plans[root.number] = plan, self._matcher.columns(plan)
+            self._remember(own, plan)
         return own
+
+    def _remember(self, sink: Sink, plan: Node) -> None:
+        """Take in a query that runs, with the plan that it runs."""
+        root = self.global_plan.add(sink).root
+        self._note(root)
+        if root.node is plan:
+            self._plans[root.number] = plan, self._matcher.columns(plan)
 
     def _merged(self, sink: Sink, may_read_others: bool) -> Sink:
         if self.strategy is Strategy.NONE:

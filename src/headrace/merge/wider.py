@@ -37,13 +37,15 @@ class WiderOperators:
     def __init__(self) -> None:
         self._known: dict[Hashable, list[_Known]] = {}
         self._by_key: dict[int, SharedOperator] = {}
+        self._noted: set[int] = set()
 
     def note(self, root: SharedOperator, equality: Equality) -> None:
         """Remember the joins and aggregates of a query."""
         for operator in _operators(root):
             node = operator.node
-            if not isinstance(node, Join | Aggregate) or operator is self._by_key.get(operator.key):
+            if not isinstance(node, Join | Aggregate) or operator.number in self._noted:
                 continue
+            self._noted.add(operator.number)
             self._by_key[operator.key] = operator
             meanings = equality.signer.signatures(node)
             shape = _shape(node, meanings, equality.signer)
