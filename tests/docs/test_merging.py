@@ -76,6 +76,11 @@ EQUAL = [
         f"SELECT b.price FROM clicks c JOIN bids b {MIRRORED}",
     ),
     (
+        f"SELECT b.price, c.at FROM bids b LEFT JOIN clicks c {JOIN}",
+        "SELECT y.price AS p, x.at FROM clicks x RIGHT JOIN bids y "
+        "ON x.auction = y.auction AND window(x.at, '1 minute') = window(y.ts, '1 minute')",
+    ),
+    (
         f"{DEAR} UNION ALL SELECT auction FROM bids",
         f"SELECT auction FROM bids UNION ALL {DEAR}",
     ),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -148,6 +149,8 @@ def _partial(
     return Partial(_column_name(update), kind, to_sqlglot(update), merge, call=update)
 
 
+#: Remembered: plans are compiled anew whenever a query comes or goes, and text takes the longest.
+@lru_cache(16_384)
 def _column_name(update: AggregateCall) -> str:
     digest = hashlib.sha256(f"{spark_sql(update)}:{update.type}".encode()).hexdigest()[:12]
     return f"__{update.function}_{digest}"

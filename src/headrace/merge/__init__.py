@@ -2,11 +2,12 @@
 
 After *Incremental Stream Query Merging* (Chaudhary, Karimov, Zeuch, Markl, EDBT 2023). A query goes
 through these files from top to bottom: ``terms`` and ``conditions`` write what it computes in one
-spelling (``polynomials``, ``ranges``), ``signature`` says what each of its operators means,
-``equality`` finds others that mean the same (``fingerprints``, ``witnesses``, ``solver``),
-``strategies`` are the ways to do so, and ``global_plan`` keeps all queries merged while they come
-and go. ``rewriting`` gives each query the plan that it runs (``containment``: joins within others),
-``describe`` and ``printing`` show the whole.
+spelling (``polynomials``, ``ranges``), ``signer`` says what each of its operators means
+(``signature``, ``join_signer``), ``equality`` finds others that mean the same (``fingerprints``,
+``witnesses``, ``solver``), ``strategies`` are the ways to do so, and ``global_plan`` keeps all
+queries merged while they come and go. ``rewriting`` gives each query the plan that it runs
+(``wider``, ``containment``, ``contained_groups``: what is within another), ``describe`` and
+``printing`` show the whole.
 """
 
 from __future__ import annotations
