@@ -24,7 +24,8 @@ from headrace.bench.contestants import (
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.bench.factor_windows import ALTERNATIVES
 from headrace.bench.harness import SCALES, Case, Setup, difference_between
-from headrace.bench.probe_order import CASES_VARIABLE, PARTS, chosen_parts
+from headrace.bench.parts import CASES_VARIABLE, chosen_parts
+from headrace.bench.probe_order import PARTS
 from headrace.bench.probe_runs import CONTESTANTS
 from headrace.bench.soak import growth
 from headrace.cost.early_aggregation import Tuning
@@ -179,10 +180,10 @@ def test_one_part_of_probe_order_runs(
 
 
 def test_parts_of_probe_order_are_chosen_by_name() -> None:
-    assert chosen_parts("") == list(PARTS)
-    assert chosen_parts("search, tpcds") == ["tpcds", "search"]
+    assert chosen_parts("probe-order", PARTS, "") == list(PARTS)
+    assert chosen_parts("probe-order", PARTS, "search, tpcds") == ["tpcds", "search"]
     with pytest.raises(BenchError, match="no part 'drfit'"):
-        chosen_parts("drfit")
+        chosen_parts("probe-order", PARTS, "drfit")
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ import pytest
 
 from headrace.bench import BenchError, merging_planning, merging_running, merging_ways
 from headrace.bench.harness import Case, Setup
-from headrace.bench.merging import PARTS, SIZES, chosen_parts
-from headrace.bench.merging_planning import Found, PlanningBench, changes, references
+from headrace.bench.merging import PARTS, SIZES
+from headrace.bench.merging_planning import PlanningBench, changes, references
 from headrace.bench.merging_streams import DELAY, LAST, write_streams
 from headrace.bench.merging_ways import (
     HB,
@@ -31,6 +31,7 @@ from headrace.bench.merging_ways import (
     difference,
     planned,
 )
+from headrace.bench.parts import Found, chosen_parts
 from headrace.bench.query_set_reader import read_query_set_file
 from headrace.bench.query_sets import RUN_SHAPES, generate
 from headrace.merge import Scope
@@ -127,10 +128,10 @@ def test_without_the_published_sets_their_part_is_left_out(
 
 def test_parts_are_chosen_by_name() -> None:
     assert list(PARTS) == ["sets", "queries", "sources", "distinct", "overlap", "churn", "run"]
-    assert chosen_parts("") == list(PARTS)
-    assert chosen_parts("run, sets") == ["sets", "run"]
+    assert chosen_parts("merging", PARTS, "") == list(PARTS)
+    assert chosen_parts("merging", PARTS, "run, sets") == ["sets", "run"]
     with pytest.raises(BenchError, match="no part 'chrun'"):
-        chosen_parts("chrun")
+        chosen_parts("merging", PARTS, "chrun")
 
 
 # --- checks --------------------------------------------------------------------------------------

@@ -124,7 +124,6 @@ def test_rows_held_beside_a_join_that_fails(
         tmp_path,
         [BIDS, ASKS],
         *(StartQuery(name, text) for name, text in texts.items()),
-        Run(),
         AddData("bids", ("a", 5, 1, 1)),
         AddData("asks", ("a", 1, 1)),
         Advance(),

@@ -15,14 +15,11 @@ planning a set, and rows the number of its queries.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.bench import BenchError
-from headrace.bench.harness import Case, Report, Setup, describe_machine
+from headrace.bench.harness import Report, Setup
 from headrace.bench.merging_planning import (
-    Found,
     PlanningBench,
     PlanningSize,
     churn,
@@ -33,7 +30,7 @@ from headrace.bench.merging_planning import (
     sources,
 )
 from headrace.bench.merging_running import RunningBench, RunningSize, run_merged
-from headrace.bench.probe_order import CASES_VARIABLE
+from headrace.bench.parts import Found, Parts, run_parts
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def _running(setup: Setup) -> Found:
 
 
 #: The parts, in the order they run, and about which share of the time each takes.
-PARTS: dict[str, tuple[Callable[[Setup], Found], float]] = {
+PARTS: Parts[Setup] = {
     "sets": (_planning(sets), 0.1),
     "queries": (_planning(queries), 0.15),
     "sources": (_planning(sources), 0.15),
@@ -127,29 +124,4 @@ PARTS: dict[str, tuple[Callable[[Setup], Found], float]] = {
 
 
 def run(setup: Setup) -> Report:
-    cases: list[Case] = []
-    summary: dict[str, float] = {}
-    parts = chosen_parts(os.environ.get(CASES_VARIABLE, ""))
-    shares = sum(PARTS[part][1] for part in parts)
-    for part in parts:
-        find, share = PARTS[part]
-        found, figures = find(setup)
-        cases += found
-        summary |= figures
-        setup.advance(share / shares)
-    return Report("merging", setup.scale, describe_machine(setup.spark), cases, summary)
-
-
-def chosen_parts(text: str) -> Sequence[str]:
-    """The parts that are named, in the order they run; all if none is.
-
-    >>> chosen_parts("churn, sets")
-    ['sets', 'churn']
-    """
-    named = {name.strip() for name in text.split(",") if name.strip()}
-    unknown = sorted(named - set(PARTS))
-    if unknown:
-        raise BenchError(
-            f"merging has no part {unknown[0]!r}", hint=f"there are {', '.join(PARTS)}"
-        )
-    return [part for part in PARTS if part in named or not named]
+    return run_parts("merging", setup, PARTS, setup)

@@ -38,6 +38,7 @@ from headrace.bench.merging_ways import (
     planned,
     swept,
 )
+from headrace.bench.parts import Found
 from headrace.bench.query_set_reader import read_query_set_file
 from headrace.bench.query_sets import generate
 from headrace.merge import Scope
@@ -48,8 +49,6 @@ PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "data" / "isqm"
 STREAMS = 4
 #: Milliseconds that a query may take, on average (twelve thousand in twelve seconds).
 TARGET_MS = 1.0
-#: What a part finds: its cases, and its figures for the summary.
-Found = tuple[list[Case], dict[str, float]]
 
 
 @dataclass(frozen=True)

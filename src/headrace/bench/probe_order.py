@@ -16,11 +16,9 @@ its micro-batches. The *join phase* is the part of the epochs that computes resu
 
 from __future__ import annotations
 
-import os
-
-from headrace.bench import BenchError
 from headrace.bench.drifting import Drift, Growth
-from headrace.bench.harness import Case, Report, Setup, describe_machine
+from headrace.bench.harness import Report, Setup
+from headrace.bench.parts import Parts, run_parts
 from headrace.bench.probe_drift import drift
 from headrace.bench.probe_native import native
 from headrace.bench.probe_runs import ProbeBench, Size
@@ -28,10 +26,8 @@ from headrace.bench.probe_state import search, state
 from headrace.bench.probe_tpcds import sweeps, tpcds
 from headrace.bench.tpcds import ORDERS
 
-#: Which parts to run, separated by commas; all if it is not set.
-CASES_VARIABLE = "HEADRACE_BENCH_CASES"
 #: The parts, in the order they run, and about which share of the time each takes.
-PARTS = {
+PARTS: Parts[ProbeBench] = {
     "tpcds": (tpcds, 0.6),
     "sweeps": (sweeps, 0.12),
     "drift": (drift, 0.15),
@@ -90,29 +86,4 @@ SIZES = {
 
 def run(setup: Setup) -> Report:
     bench = ProbeBench(setup, SIZES[setup.scale], PUBLISHED_GAINERS)
-    parts = chosen_parts(os.environ.get(CASES_VARIABLE, ""))
-    shares = sum(PARTS[part][1] for part in parts)
-    cases: list[Case] = []
-    summary: dict[str, float] = {}
-    for part in parts:
-        find, share = PARTS[part]
-        found, figures = find(bench)
-        cases += found
-        summary |= figures
-        setup.advance(share / shares)
-    return Report("probe-order", setup.scale, describe_machine(setup.spark), cases, summary)
-
-
-def chosen_parts(text: str) -> list[str]:
-    """The parts that are named, in the order they run; all if none is.
-
-    >>> chosen_parts("drift, tpcds")
-    ['tpcds', 'drift']
-    """
-    named = {name.strip() for name in text.split(",") if name.strip()}
-    unknown = sorted(named - set(PARTS))
-    if unknown:
-        raise BenchError(
-            f"probe-order has no part {unknown[0]!r}", hint=f"there are {', '.join(PARTS)}"
-        )
-    return [part for part in PARTS if part in named or not named]
+    return run_parts("probe-order", setup, PARTS, bench)

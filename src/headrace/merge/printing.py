@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.errors import QueryError
 from headrace.merge.describe import DescribedOperator, DescribedPlan, Description
-from headrace.plan.dot import plans_dot
+from headrace.plan.dot import plans_dot, quoted, wrapped
 from headrace.plan.text import node_details
 
 MODES = ("simple", "json", "dot")
@@ -17,7 +16,6 @@ MODES = ("simple", "json", "dot")
 #: Names that are listed in full; of more only the first few are.
 _MOST_NAMES = 6
 _FIRST_NAMES = 3
-_WIDTH = 44
 
 
 def explain_merged(description: Description, mode: str = "simple") -> str:
@@ -182,7 +180,7 @@ def _dot(description: Description) -> str:
     for number, plan in enumerate(description.plans):
         lines += [
             f"  subgraph cluster_{number} {{",
-            f'    label={_quoted(plan.title)}; style=rounded; color="#bbbbbb";'
+            f'    label={quoted(plan.title)}; style=rounded; color="#bbbbbb";'
             ' fontname="Helvetica"; fontsize=11;',
         ]
         for place, operator in enumerate(plan.operators):
@@ -191,7 +189,7 @@ def _dot(description: Description) -> str:
             lines += [f"    p{number}_{below} -> p{number}_{place};" for below in operator.inputs]
         for index, (name, place) in enumerate(plan.roots.items()):
             sink = f"p{number}_q{index}"
-            lines.append(f"    {sink} [label={_quoted(name)}, shape=plaintext, style=solid];")
+            lines.append(f"    {sink} [label={quoted(name)}, shape=plaintext, style=solid];")
             lines.append(f"    p{number}_{place} -> {sink} [style=dashed];")
         lines.append("  }")
     return plans_dot([], beside=lines)
@@ -199,21 +197,10 @@ def _dot(description: Description) -> str:
 
 def _attributes(operator: DescribedOperator) -> str:
     title, parts = node_details(operator.node)
-    lines = [line for part in (title, *parts) for line in _wrapped(part)]
+    lines = [line for part in (title, *parts) for line in wrapped(part)]
     if not operator.shared:
-        return f"label={_quoted(*lines)}"
+        return f"label={quoted(*lines)}"
     count = len(operator.queries)
     users = f"{count} {'query' if count == 1 else 'queries'}, {_saving(operator)}"
-    label = _quoted(*lines, f"{operator.name}: {users}" if operator.name else users)
+    label = quoted(*lines, f"{operator.name}: {users}" if operator.name else users)
     return f'label={label}, fillcolor="#fdebc8", color="#c0392b", penwidth=2'
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=True)
-
-
-def _quoted(*lines: str) -> str:
-    escaped = [line.replace("\\", "\\\\").replace('"', '\\"') for line in lines]
-    if len(escaped) == 1:
-        return f'"{escaped[0]}"'
-    return '"' + "".join(line + "\\l" for line in escaped) + '"'

@@ -64,7 +64,7 @@ def plans_dot(
     for index, plan in enumerate(plans):
         if names is not None:
             lines.append(
-                f"  q{index} [label={_quoted(names[index])}, shape=plaintext, style=solid];"
+                f"  q{index} [label={quoted(names[index])}, shape=plaintext, style=solid];"
             )
             lines.append(f"  {order[plan]} -> q{index} [style=dashed];")
     return "\n".join([*lines, *beside, "}"]) + "\n"
@@ -72,12 +72,12 @@ def plans_dot(
 
 def _attributes(node: Node, shared: bool, labels: Mapping[Node, str]) -> str:
     title, parts = node_details(node)
-    lines = [*_wrapped(title), *(line for part in parts for line in _wrapped(part))]
+    lines = [*wrapped(title), *(line for part in parts for line in wrapped(part))]
     if len(lines) > _LINES:
         lines = [*lines[: _LINES - 1], "…"]
     if node in labels:
         lines.append(labels[node])
-    attributes = [f"label={_quoted(*lines)}"]
+    attributes = [f"label={quoted(*lines)}"]
     for kind, colour in _FILL.items():
         if isinstance(node, kind):
             attributes.append(f'fillcolor="{colour}"')
@@ -101,14 +101,15 @@ def _edge(node: Node, index: int) -> str:
     if not isinstance(node, Join):
         return ""
     alias = (node.left_alias, node.right_alias)[index]
-    return f" [label={_quoted(alias)}]" if alias else ""
+    return f" [label={quoted(alias)}]" if alias else ""
 
 
-def _wrapped(text: str) -> list[str]:
+def wrapped(text: str) -> list[str]:
+    """A label's text in lines."""
     return textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=True)
 
 
-def _quoted(*lines: str) -> str:
+def quoted(*lines: str) -> str:
     """A DOT string with its lines to the left, as ``\\l`` asks for."""
     escaped = [line.replace("\\", "\\\\").replace('"', '\\"') for line in lines]
     if len(escaped) == 1:
