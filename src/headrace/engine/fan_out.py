@@ -86,9 +86,10 @@ class FanOut:
         probe = f"{write.path}/.probe"
         try:
             files = self._files_of(write.path)
+            was_there = files.exists(write.path)
             files.make_folder(write.path)
             files.write(probe, "")
-            files.delete(probe)
+            files.delete(probe if was_there else write.path)
         except Exception as error:
             return error
         return None
