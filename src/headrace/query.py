@@ -13,6 +13,7 @@ from headrace.cost.early_aggregation import plan_name
 from headrace.cost.rows import flow_cost
 from headrace.engine.check import check_expressions
 from headrace.engine.layouts import forced_sharings
+from headrace.engine.policies import join_policy
 from headrace.engine.progress import QueryState
 from headrace.engine.race import Race
 from headrace.errors import HeadraceError, QueryError
@@ -105,7 +106,7 @@ class Query:
         """What :meth:`explain` prints."""
         optimized = self.optimized
         sink = _as_sink(optimized.plan)
-        steps: list[Any] = self._race.explain_steps(sink)
+        steps: list[Any] = self._race.explaining.steps(sink)
         ranked = [entry.info for entry in self.alternatives()]
         described = Explanation(
             self.plan,
@@ -113,10 +114,10 @@ class Query:
             steps,
             ranked,
             self._statistics(),
-            self._race.explain_windows(sink),
-            self._race.explain_joins(optimized.plan),
-            self._race.explain_early(sink),
-            self._race.explain_executors(sink),
+            self._race.explaining.windows(sink),
+            self._race.explaining.joins(optimized.plan),
+            self._race.explaining.early(sink),
+            self._race.explaining.executors(sink),
         )
         return explain(described, mode)
 
@@ -149,7 +150,7 @@ class Query:
                 _SHARING_REASONS[forced.sharing],
             )
             found.setdefault(forced.plan, RankedPlan(info, forced.plan))
-        for joins in self._race.explain_joins(full.plan):
+        for joins in self._race.explaining.joins(full.plan):
             if isinstance(joins, DescribedJoin):
                 for order in joins.orders:
                     plan = with_order(full.plan, joins.join, order.order)
@@ -173,7 +174,7 @@ class Query:
                         "new rows of each input probe the others in this order",
                     )
                     found.setdefault(plan, RankedPlan(info, plan))
-        for early in self._race.explain_early(_as_sink(full.plan)):
+        for early in self._race.explaining.early(_as_sink(full.plan)):
             if isinstance(early, DescribedEarly) and not early.forced:
                 for choice in early.plans:
                     names = early.name(choice) if choice else "none"
@@ -193,11 +194,11 @@ class Query:
         aliases; without any it is aggregated after it. What cannot be is refused, with the reason.
         """
         plan = self.optimized.plan
-        for early in self._race.explain_early(_as_sink(plan)):
+        for early in self._race.explaining.early(_as_sink(plan)):
             if isinstance(early, DescribedEarly):
                 forced = with_early(plan, early.shape.node, ", ".join(inputs) or "none")
                 query = Query(self._race, self._statistics, self.plan, forced)
-                self._race.explain_early(_as_sink(forced))
+                self._race.explaining.early(_as_sink(forced))
                 return query
             raise QueryError(
                 f"the query cannot be aggregated early: {early.reason}",
@@ -222,7 +223,7 @@ class Query:
             if isinstance(wanted, str):
                 reasons.append(wanted)
                 continue
-            steps = steps_of(graph, wanted, self._race.join_policy.disabled)
+            steps = steps_of(graph, wanted, join_policy(self._race.settings).disabled)
             if isinstance(steps, Refusal):
                 reasons.append(steps.reason)
                 continue

@@ -177,7 +177,7 @@ class Headrace:
 
     def explanation(self, mode: str = "simple") -> str:
         """What :meth:`explain` prints."""
-        return explain_merged(self._race.explain_merged(), mode)
+        return explain_merged(self._race.explaining.merged(), mode)
 
 
 def _schema(df: DataFrame) -> Schema:

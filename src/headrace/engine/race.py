@@ -14,26 +14,19 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.cost.early_aggregation import EarlyModel
-from headrace.cost.probing import ProbeModel
-from headrace.cost.rows import flow_cost
-from headrace.engine.calibration import calibrated, calibrated_probes
 from headrace.engine.catching_up import caught_up_at
 from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
 from headrace.engine.compile import compile_queries
 from headrace.engine.coordinator import Coordinator
-from headrace.engine.early_choices import describe_early
-from headrace.engine.early_plans import EarlyMemory, EarlyPolicy
 from headrace.engine.executor import Executor, ddl
-from headrace.engine.file_streams import is_file_stream
+from headrace.engine.explaining import Explaining
 from headrace.engine.files import Files, plain_path
-from headrace.engine.imagined import executors_of
 from headrace.engine.ingest import Trigger
-from headrace.engine.join_orders import JoinMemory, JoinPolicy
-from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
+from headrace.engine.join_orders import JoinMemory
+from headrace.engine.layouts import LayoutPolicy, PanePlan, decide
 from headrace.engine.operators.stateless import table_view
-from headrace.engine.physical import LiveQuery, Physical
-from headrace.engine.probe_orders import ProbeMemory, ProbePolicy
+from headrace.engine.physical import LiveQuery
+from headrace.engine.policies import early_policy, join_policy, layout_policy, merging
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
 from headrace.engine.report import EpochReport
@@ -43,15 +36,6 @@ from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
 from headrace.engine.warm_up import warm_up_below
 from headrace.errors import CheckpointError, QueryError, StreamError
-from headrace.merge import Strategy
-from headrace.merge.describe import Description, describe, planned_together
-from headrace.merge.rewriting import Merging
-from headrace.optimizer import JOIN_RULES
-from headrace.optimizer.early.describe import DescribedEarly, LateAggregate
-from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, describe_joins
-from headrace.optimizer.probing.describe import DescribedProbes
-from headrace.optimizer.windows.describe import DescribedWindows
-from headrace.optimizer.windows.layout import CostModel, Sharing
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Node, Sink, Source
 from headrace.settings import Settings
@@ -103,6 +87,7 @@ class Race:
         self._asked_at: dict[str, int] = {}
         self.epochs: deque[Progress] = deque(maxlen=10_000)
         self.statistics: Statistics = NO_STATISTICS
+        self.explaining = Explaining(self)
 
     # Streams and tables
 
@@ -194,11 +179,11 @@ class Race:
             checkpoint,
             state,
             _key(checkpoint.root),
-            self._layout_policy,
+            layout_policy(self.settings),
             self.settings.window_closing,
-            self.join_policy,
-            self.early_policy,
-            self._merging(),
+            join_policy(self.settings),
+            early_policy(self.settings),
+            merging(self.settings, lambda: self.statistics),
         )
         self._runner.use({name: self._enrol(entry, state) for name, entry in live.items()})
         self._coordinator = Coordinator(
@@ -302,52 +287,6 @@ class Race:
         # A sink lives as long as its query: what it holds in memory outlives a stop and start.
         entry.running = Running(LiveQuery(entry.sink, record.visible_from), entry.output)
         return entry.running
-
-    def _merging(self) -> Merging:
-        return Merging(
-            Strategy.named(self.settings.merge_strategy),
-            self.settings.merge_arithmetic == "unbounded",
-            self.settings.merge_solver_ms,
-            lambda plan: flow_cost(plan, self.statistics).figure.number,
-        )
-
-    @property
-    def _layout_policy(self) -> LayoutPolicy:
-        return LayoutPolicy(
-            Sharing(self.settings.window_sharing),
-            CostModel(self.settings.window_cost_model),
-            self.settings.least_gain,
-        )
-
-    @property
-    def join_policy(self) -> JoinPolicy:
-        return JoinPolicy(
-            self.settings.disabled_rules & frozenset(JOIN_RULES),
-            self.settings.join_passes,
-            self.settings.reorder_joins,
-            self.settings.least_gain,
-            self.probe_policy,
-        )
-
-    @property
-    def probe_policy(self) -> ProbePolicy:
-        settings = self.settings
-        policy = ProbePolicy(
-            settings.probe_use,
-            settings.probe_strategy,
-            settings.probe_smoothing,
-            ProbeModel(settings.probe_cost_model),
-            settings.probe_cycle,
-            settings.probe_history,
-            settings.probe_least_gain,
-            calibrated_probes(),
-        )
-        return policy if settings.reorder_joins else policy.fixed()
-
-    @property
-    def early_policy(self) -> EarlyPolicy:
-        model = EarlyModel(self.settings.early_cost_model)
-        return EarlyPolicy(calibrated(), self.settings.least_gain, model)
 
     @property
     def join_memory(self) -> JoinMemory:
@@ -457,84 +396,19 @@ class Race:
 
     # Reading
 
-    def plans(self) -> list[Node]:
-        """The plans of the queries that take part."""
-        return [entry.sink for entry in self._entries.values() if entry.state.active]
-
     def stream_progress(self, name: str) -> list[dict[str, Any]]:
         if name not in self.streams:
             raise StreamError(f"no stream {name!r}")
         return self._coordinator.progress_of(name) if self._coordinator is not None else []
 
-    def explain_steps(self, sink: Sink) -> list[object]:
-        return list(self._compiled(sink).steps(sink.name))
+    def sinks(self) -> dict[str, Sink]:
+        """The plans of the queries that take part, by name."""
+        return {e.sink.name: e.sink for e in list(self._entries.values()) if e.state.active}
 
-    def _compiled(self, sink: Sink) -> Physical:
-        """The operators that a query would have, beside those that run already."""
-        return compile_queries(
-            [LiveQuery(sink, None)],
-            self._panes_with(sink),
-            self.settings.window_closing,
-            self.join_policy,
-            self.early_policy,
-        )
-
-    def explain_early(self, sink: Sink) -> list[DescribedEarly | LateAggregate]:
-        """The aggregates over joins, and which of their inputs are aggregated before."""
-        physical = self._compiled(sink)
-        if self._runner is None:
-            known = EarlyMemory(), JoinMemory(), Committed(epoch=0)
-        else:
-            known = self._runner.early, self._runner.joins, self._runner.state
-        return describe_early(sink.input, physical, *known)
-
-    def explain_executors(self, sink: Sink) -> list[str]:
-        """Who runs each step that writes something, and why."""
-        physical = self._compiled(sink)
-        tasks_read = {
-            name: name in self.streams and is_file_stream(self.streams[name].frame)
-            for name in physical.sources
-        }
-        return executors_of(physical, self.executor.session, self.settings, tasks_read)
-
-    def _panes_with(self, sink: Sink) -> PanePlan:
-        """How panes are laid out if this query takes part, beside those that do already."""
-        current = PanePlan() if self._runner is None else self._runner.state.panes
-        panes, _ = decide([*self.plans(), sink], current, self.loads, self._layout_policy)
-        return panes
-
-    def explain_windows(self, sink: Sink) -> list[DescribedWindows]:
-        """The windows of a query that share work, or would if it paid."""
-        panes = self._panes_with(sink)
-        return describe_windows(sink, panes, self.loads, self._layout_policy)
-
-    def explain_joins(self, plan: Node) -> list[DescribedJoin | FixedJoin | DescribedProbes]:
-        """The joins of a plan with their orders."""
-        memory, policy = self.join_memory, self.join_policy
-        found: list[DescribedJoin | FixedJoin | DescribedProbes] = []
-        for join in describe_joins(
-            plan, memory.loads, memory.orders, policy.disabled, policy.reorder
-        ):
-            if isinstance(join, DescribedJoin) and policy.probing.takes(join.join, join.graph):
-                fresh = ProbeMemory.of(join.join, join.graph, policy.probing)
-                known = memory.probing.get(plan_hash(join.join), fresh)
-                found.append(known.describe(join.join, [order.order for order in join.orders]))
-            else:
-                found.append(join)
-        return found
-
-    def explain_merged(self) -> Description:
-        """All queries merged: as they run, or as they would if the race were started now."""
-        if self.active and self.settings.merge_strategy != Strategy.NONE.value:
-            assert self._runner is not None
-            return self._runner.merging.look(
-                lambda plan: describe(plan, self.statistics, self.apart)
-            )
-        entries = list(self._entries.values())
-        plan = planned_together(
-            self._merging(), {e.sink.name: e.sink for e in entries if e.state.active}
-        )
-        return describe(plan, self.statistics, self.apart)
+    @property
+    def runner(self) -> EpochRunner | None:
+        """What runs, or ran last; None before the race was first started."""
+        return self._runner
 
     @property
     def apart(self) -> frozenset[str]:
