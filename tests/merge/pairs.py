@@ -64,6 +64,7 @@ SAME: Pairs = {
     "order of conjuncts": (where("i > 3 AND s = 'a' AND b"), where("b AND s = 'a' AND i > 3")),
     "sides of a comparison": (where("i > 3"), where("3 < i")),
     "sides of an equation": (where("s = t"), where("t = s")),
+    "sides of an equation that knows NULL": (where("s <=> t"), where("t <=> s")),
     "negated comparison": (where("NOT (i < j)"), where("i >= j")),
     "negation twice": (where("NOT NOT b"), where("b")),
     "De Morgan": (where("NOT (i > 3 OR s = 'a')"), where("i <= 3 AND s <> 'a'")),

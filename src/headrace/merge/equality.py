@@ -22,6 +22,8 @@ from headrace.merge.signer import Signer
 from headrace.merge.solver import Solver, is_installed
 from headrace.merge.witnesses import Witnesses
 
+#: The forms of conditions that the solver can look into.
+_UNDERSTOOD = frozenset({"linear", "any", "all", "isnull", "notnull", "false"})
 #: Candidates that are shown to the solver for one operator.
 MOST_CANDIDATES = 4
 #: Candidates that rows at the bounds are tried on.
@@ -83,7 +85,10 @@ class Equality:
         if self.signer.conditions.false in parts:
             # Nothing comes out, whatever else it says; that is not worth a proof.
             return branch.where
-        shape = branch.leaves, raising_parts(branch.predicate)
+        # A condition that is not understood may be true or not: where only one of two predicates
+        # has it, they differ, unless nothing satisfies either.
+        unknown = frozenset(part for part in parts if not self._is_understood(part))
+        shape = branch.leaves, raising_parts(branch.predicate), unknown
         alike = self._alike.setdefault(shape, _Alike())
         if not alike.undecided and not any(map(self._is_hard_part, parts)):
             alike.unsampled.append(branch)
@@ -125,6 +130,9 @@ class Equality:
 
     def _plain_parts(self, predicate: Predicate) -> frozenset[int]:
         return frozenset(part for part in safe_parts(predicate) if not self._is_hard_part(part))
+
+    def _is_understood(self, condition: int) -> bool:
+        return self.signer.terms.forms[condition][0] in _UNDERSTOOD
 
     def _is_hard_part(self, condition: int) -> bool:
         known = self._hard.get(condition)

@@ -30,7 +30,7 @@ Environment = Mapping[str, int]
 Form = tuple[Any, ...]
 
 #: Operators for which the order of two operands changes nothing, not even an overflow.
-_COMMUTATIVE = frozenset({"+", "*", "&", "|", "^"})
+_COMMUTATIVE = frozenset({"+", "*", "&", "|", "^", "<=>"})
 _ARITHMETIC = frozenset({"+", "-", "*"})
 _SIGNS = {"+": 1, "-": -1}
 

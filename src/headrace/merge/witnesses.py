@@ -1,20 +1,30 @@
 """Rows that tell two predicates apart: a cheap look before the solver is asked.
 
 Most predicates that are shown to be worth a proof are unequal after all. A row that one of them
-keeps and the other does not ends the matter; such rows lie at the bounds that either names.
+keeps and the other does not ends the matter. So rows are made that one of them keeps: within the
+bounds that it names, and then moved until its sums come out right. Some of them are then put just
+beyond a bound, or have a NULL where one of them asks for it.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from headrace.merge.conditions import Predicate
-from headrace.merge.polynomials import constant_and_body
+from headrace.merge.polynomials import Items, constant_and_body
 from headrace.merge.terms import Terms
 
-#: Rows that are tried, half of them within the bounds of either predicate.
+#: Rows that are tried, half of them made for either predicate.
 TRIES = 40
+
+
+#: The least and the greatest value of columns; None is without bound.
+Bounds = dict[int, tuple[int | None, int | None]]
+
+
+#: Columns with their values.
+Row = dict[int, int | None]
 
 
 class Witnesses:
@@ -36,29 +46,41 @@ class Witnesses:
         chance = random.Random(7)
         ours, theirs = list(_parts(one)), list(_parts(other))
         variables = sorted(self._variables([*ours, *theirs]))
-        bounds = self._bounds(ours), self._bounds(theirs)
+        made_for = [(parts, self._bounds(parts)) for parts in (ours, theirs)]
+        beyond = [edge for _, bounds in made_for for edge in _beyond(bounds)]
+        asked = sorted(self._variables([*ours, *theirs], ("isnull", "notnull")))
         for number in range(TRIES):
-            near = bounds[number % 2]
-            row = {v: _value(chance, *near.get(v, (None, None))) for v in variables}
+            parts, near = made_for[number % 2]
+            row: Row = {v: _value(chance, *near.get(v, (None, None))) for v in variables}
+            self._move(row, parts, near, chance)
+            if beyond and number % 4 > 1:
+                variable, value = chance.choice(beyond)
+                row[variable] = value
+            if asked and number % 8 > 5:
+                row[chance.choice(asked)] = None
             guesses: dict[int, bool] = {}
             yield (
                 all(self._holds(part, row, guesses, chance) for part in ours),
                 all(self._holds(part, row, guesses, chance) for part in theirs),
             )
 
-    def _variables(self, conditions: Iterable[int]) -> set[int]:
+    def _variables(
+        self, conditions: Iterable[int], kinds: Collection[str] = ("linear",)
+    ) -> set[int]:
+        """The columns that conditions of these kinds are about."""
         found: set[int] = set()
         for condition in conditions:
             form = self._terms.forms[condition]
-            if form[0] == "linear":
-                found |= {v for monomial, _ in form[2] for v in monomial}
-            elif form[0] in ("any", "all"):
-                found |= self._variables(form[1])
+            if form[0] in ("any", "all"):
+                found |= self._variables(form[1], kinds)
+            elif form[0] in kinds:
+                linear = form[0] == "linear"
+                found |= {v for m, _ in form[2] for v in m} if linear else {form[1]}
         return found
 
-    def _bounds(self, conditions: list[int]) -> dict[int, tuple[int | None, int | None]]:
+    def _bounds(self, conditions: list[int]) -> Bounds:
         """What the conditions on single columns say of each."""
-        bounds: dict[int, tuple[int | None, int | None]] = {}
+        bounds: Bounds = {}
         for condition in conditions:
             form = self._terms.forms[condition]
             if form[0] != "linear":
@@ -76,29 +98,77 @@ class Witnesses:
             bounds[variable] = low, high
         return bounds
 
+    def _move(self, row: Row, parts: list[int], near: Bounds, chance: random.Random) -> None:
+        """Change columns of a row so that sums are what they should be, where that is easy."""
+        for part in (*parts, *parts):
+            form = self._terms.forms[part]
+            if form[0] != "linear" or form[1] == "!=":
+                continue
+            total = _total(form[2], row)
+            if total is None or total == 0 or (total < 0 and form[1] == "<="):
+                continue
+            single = [(m[0], factor) for m, factor in form[2] if len(m) == 1]
+            if not single:
+                # A product is moved by one of its factors, if the others are one.
+                product, factor = chance.choice([(m, f) for m, f in form[2] if m])
+                row |= dict.fromkeys(product, 1)
+                single, total = [(product[0], factor)], _total(form[2], row) or 0
+            movable = [(v, f) for v, f in single if form[1] == "<=" or total % f == 0]
+            # Rather one that is not told what to be.
+            free = [(v, f) for v, f in movable if not _is_fixed(near.get(v))]
+            if movable:
+                variable, factor = chance.choice(free or movable)
+                steps = -(-total // abs(factor))
+                row[variable] = (row[variable] or 0) + (-steps if factor > 0 else steps)
+
     def _holds(
-        self, condition: int, row: dict[int, int], guesses: dict[int, bool], chance: random.Random
+        self, condition: int, row: Row, guesses: dict[int, bool], chance: random.Random
     ) -> bool:
         form = self._terms.forms[condition]
         match form[0]:
             case "linear":
-                total = 0
-                for monomial, coefficient in form[2]:
-                    for variable in monomial:
-                        coefficient *= row[variable]
-                    total += coefficient
+                total = _total(form[2], row)
+                if total is None:
+                    return False
                 return total <= 0 if form[1] == "<=" else (total == 0) == (form[1] == "=")
             case "all":
                 return all(self._holds(part, row, guesses, chance) for part in form[1])
             case "any":
                 return any(self._holds(part, row, guesses, chance) for part in form[1])
             case "notnull":
-                return True
-            case "isnull" | "false":
+                return row.get(form[1], 0) is not None
+            case "isnull":
+                return row.get(form[1], 0) is None
+            case "false":
                 return False
             case _:
                 # Whatever it is, it may be true or false; the same on both sides.
                 return guesses.setdefault(condition, chance.random() < 0.8)
+
+
+def _is_fixed(bounds: tuple[int | None, int | None] | None) -> bool:
+    return bounds is not None and bounds[0] is not None and bounds[0] == bounds[1]
+
+
+def _beyond(bounds: Bounds) -> Iterator[tuple[int, int]]:
+    """Values just outside of bounds."""
+    for variable, (low, high) in bounds.items():
+        if low is not None:
+            yield variable, low - 1
+        if high is not None:
+            yield variable, high + 1
+
+
+def _total(items: Items, row: Row) -> int | None:
+    total = 0
+    for monomial, product in items:
+        for variable in monomial:
+            value = row[variable]
+            if value is None:
+                return None
+            product *= value
+        total += product
+    return total
 
 
 def _parts(predicate: Predicate) -> Iterable[int]:
