@@ -200,16 +200,19 @@ def queries(bench: PlanningBench) -> Found:
 def sources(bench: PlanningBench) -> Found:
     """More and more streams with queries of their own (Section 8.2.2), with and without an index.
 
-    Beyond ``most_queries`` there are fewer for each stream than in the paper.
+    Beyond ``most_queries`` there are fewer for each stream than in the paper. More queries take
+    longer each, whatever they read, so the most streams are also compared with few that have as
+    many queries.
     """
     size = bench.size
     few, many = size.streams[1], size.streams[-1]
     cases: list[Case] = []
     figures: dict[str, float] = {}
 
-    def make(streams: int) -> QuerySet:
-        count = min(size.queries_per_stream * streams, size.most_queries)
-        return QuerySet.of(generate(count, streams, size.groups_per_stream * streams))
+    def make(streams: int, as_many_as: int | None = None) -> QuerySet:
+        wanted = as_many_as or streams
+        count = min(size.queries_per_stream * wanted, size.most_queries)
+        return QuerySet.of(generate(count, streams, size.groups_per_stream * wanted))
 
     for scope, indexed in ((Scope.COMPLETE, (HB_PLUS, SM, SM_PLUS)), (Scope.PARTIAL, (SM_PLUS,))):
         ways = [w for way in indexed for w in (way, replace(way, source_index=False))]
@@ -218,6 +221,12 @@ def sources(bench: PlanningBench) -> Found:
         grown = {
             f"{way.name}, ms at {many}/{few} streams": value
             for way, value in growth(points, few, many).items()
+        }
+        crowded = planned(make(few, as_many_as=many), ways, scope, size.repeats)
+        grown |= {
+            f"{way.name}, ms at {many}/{few} streams, as many queries": one.milliseconds
+            / crowded[way].milliseconds
+            for way, one in points[many].items()
         }
         limit = f"{size.queries_per_stream} for each stream, {size.most_queries:,} at most"
         notes = {**case.notes, "queries": limit}
