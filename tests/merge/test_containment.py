@@ -212,7 +212,7 @@ def test_random_conditions() -> None:
         *("NOT i < 3", "i = 3 OR s = 'b'", "b", "j > 1", "length(s) < 2", "i BETWEEN 0 AND 3"),
     ]
     read = 0
-    for seed in range(150):
+    for seed in range(60):
         chance = random.Random(seed)
         queries = [
             groups(" AND ".join(chance.sample(parts, chance.randint(0, 3))) or "true")
@@ -223,4 +223,4 @@ def test_random_conditions() -> None:
             assert_same_results(one, sql)
         own = {sink("own", sql).input for sql in queries}
         read += len(own) - len({id(computed(one)) for one in running})
-    assert read >= 60
+    assert read >= 24
