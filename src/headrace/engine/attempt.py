@@ -307,16 +307,14 @@ class Attempt:
     def _forget_layouts(self) -> None:
         """Drop the layouts before the present one that no row is stored by any more."""
         state = self._epoch.state
-        held: dict[str, set[str]] = {}
-        for store in self._physical.stores:
-            if isinstance(store, PaneStore) and state.arrangement(store.name).files:
-                held.setdefault(store.family, set()).add(store.name)
+        held = {
+            (store.family, store.generation)
+            for store in self._physical.stores
+            if isinstance(store, PaneStore) and state.arrangement(store.name).files
+        }
         kept = {
             family: tuple(
-                g
-                for g in generations
-                if g is generations[-1]
-                or any(n.endswith(f"-{g.number}") for n in held.get(family, ()))
+                g for g in generations if g is generations[-1] or (family, g.number) in held
             )
             for family, generations in state.panes.generations.items()
         }

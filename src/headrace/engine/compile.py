@@ -6,6 +6,7 @@ them: queries that need the same state find the same store, and state outlives a
 
 from __future__ import annotations
 
+from headrace.engine import store_names
 from headrace.engine.compile_joins import compile_join, held_back
 from headrace.engine.compile_sets import compile_sets
 from headrace.engine.early_plans import EarlyPolicy
@@ -34,8 +35,7 @@ from headrace.engine.relations import is_table_join
 from headrace.engine.warm_up import warm_up
 from headrace.errors import QueryError
 from headrace.optimizer.windows.closing import closing_graph
-from headrace.plan.expressions import Column, Expr, Named, conjunction
-from headrace.plan.json import plan_hash
+from headrace.plan.expressions import Column, Expr, conjunction
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -142,6 +142,15 @@ class _Compiler:
         if key not in self._operators:
             self._operators[key] = self._compile(node)
         return self._operators[key]
+
+    def _since(self, node: Node) -> int | None:
+        """From when an input is seen, where that is not for whoever reads to say.
+
+        An input without state is the same for a query that joined late, and its state may be
+        another's. One with state has begun anew: were its rows kept in the store of a query that
+        saw more, they would end when that query leaves.
+        """
+        return self.visible_from if remembers(node) else None
 
     def whole_from(self, node: Node) -> int | None:
         """From when a query that joined late sees everything that this node would put out.
@@ -253,7 +262,10 @@ class _Compiler:
         self, host: Grouping, generation: Generation, pane: Hopping, active: bool
     ) -> PaneStore:
         shift = f"+{pane.offset}" if pane.offset else ""
-        name = f"{host.family}-{pane.length}{shift}-{generation.number}"
+        since = self._since(host.input)
+        name = store_names.panes_of_family(
+            host.family, since, f"{pane.length}{shift}", generation.number
+        )
         store = self.stores.get(name)
         if not isinstance(store, PaneStore):
             store = PaneStore(
@@ -263,6 +275,8 @@ class _Compiler:
                 host.time,
                 Panes(pane.length, pane.offset),
                 family=host.family,
+                generation=generation.number,
+                since=since,
                 active=active,
             )
             self.register(store)
@@ -291,16 +305,10 @@ class _Compiler:
 
     def _pane_store(self, node: Aggregate, panes: Panes) -> PaneStore:
         keys = tuple(key.expr for key in node.keys)
-        shape = Aggregate(
-            node.input,
-            tuple(Named(f"k{i}", key) for i, key in enumerate(keys)),
-            node.time,
-            node.windows,
-            (),
-        )
         # A landmark counts from when its query joined, so it cannot use an older query's state.
-        since = "" if panes.given else f"-{self.visible_from or 0}"
-        name = f"panes-{plan_hash(shape)[:16]}{since}"
+        name = store_names.panes_of(
+            node, self._since(node.input) if panes.given else self.visible_from
+        )
         store = self.stores.get(name)
         if not isinstance(store, PaneStore):
             store = PaneStore(name, self.input(node.input), keys, node.time, panes)
@@ -341,15 +349,8 @@ class _Compiler:
                 hint="use outputMode('append')",
             )
         keys = tuple(key.expr for key in node.keys)
-        shape = Aggregate(
-            node.input,
-            tuple(Named(f"k{i}", key) for i, key in enumerate(keys)),
-            node.time,
-            (window,),
-            (),
-        )
         late = Lateness(streams, window.gap + lag, strict=True)
-        name = f"sessions-{plan_hash(shape)[:16]}-{self.visible_from or 0}"
+        name = store_names.sessions_of(node, late, self.visible_from)
         store = self.stores.get(name)
         if not isinstance(store, SessionStore):
             store = SessionStore(
@@ -384,17 +385,18 @@ class _Compiler:
         base, chain = unchained(self.input(node))
         if isinstance(base, SourceRows):
             stream = base.node.stream
-            store = self._row_store(f"rows-{stream}", self._stream_rows[stream], base.node.time)
+            name = store_names.rows_of_stream(stream)
+            store = self._row_store(name, self._stream_rows[stream], base.node.time)
             store.columns |= {*base.node.schema.names, base.node.time}
             store.wanted.append(_lowest_filter(chain))
-            arranged = Arranged(store, base.node.schema, chain, lateness, self.visible_from)
+            arranged = Arranged(store, base.node.schema, chain, time, lateness, self.visible_from)
         else:
             operator = self.input(node)
-            name = f"rows-{plan_hash(node)[:16]}-{self.visible_from or 0}"
+            name = store_names.rows_of(node, time, self.visible_from)
             store = self._row_store(name, operator, time)
             store.columns |= set(node.schema.names)
             store.wanted.append(None)
-            arranged = Arranged(store, node.schema, (), lateness, None)
+            arranged = Arranged(store, node.schema, (), time, lateness, None)
         if lateness is not None:
             store.lateness.add(lateness)
         store.retentions.append(retention)

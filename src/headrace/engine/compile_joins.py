@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.engine import store_names
 from headrace.engine.compilation import Compilation
 from headrace.engine.join_shape import JoinShape, join_shape
 from headrace.engine.operators.base import Operator
@@ -14,7 +15,6 @@ from headrace.engine.operators.session_store import SessionStore
 from headrace.engine.physical import distinct_stores
 from headrace.plan.expressions import Column, Expr, without_casts
 from headrace.plan.join_graph import Leaf
-from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Join, JoinKind, Node, SameSession
 from headrace.plan.times import held_back_by, join_lag
 from headrace.plan.types import Schema
@@ -65,7 +65,7 @@ def _join_input(
     names = [name for _, name in keys if name is not None]
     rows.store.counted |= set(names)
     rows.store.wish_split(names)
-    return JoinInput(rows, leaf.schema, time, None if graph.timed else leaf.ttl, keys)
+    return JoinInput(rows, leaf.schema, time, {} if graph.timed else leaf.lives, keys)
 
 
 def _session_join(compilation: Compilation, node: Join, time: SameSession) -> Operator:
@@ -101,7 +101,7 @@ def _session_join(compilation: Compilation, node: Join, time: SameSession) -> Op
 
 
 def _sessions_name(compilation: Compilation, node: Join) -> str:
-    return f"sessions-{plan_hash(node)[:16]}-{compilation.visible_from or 0}"
+    return store_names.sessions_of_join(node, compilation.visible_from)
 
 
 def held_back(compilation: Compilation, node: Node, time: str) -> frozenset[str]:

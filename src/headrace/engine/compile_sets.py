@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from headrace.engine import store_names
 from headrace.engine.compilation import Compilation
 from headrace.engine.operators.aggregation_set import AggregationSet
 from headrace.engine.operators.aggregation_set_join import AggregationSetJoin
@@ -29,9 +30,8 @@ from headrace.optimizer.early.shape import (
     aggregation_join,
     forced_inputs,
 )
-from headrace.plan.expressions import Column, Expr, Named
-from headrace.plan.json import plan_hash
-from headrace.plan.nodes import Aggregate, Project
+from headrace.plan.expressions import Column, Expr
+from headrace.plan.nodes import Aggregate
 from headrace.plan.times import graph_lag
 from headrace.plan.types import TIMESTAMP
 from headrace.plan.windows import Hopping, Landmark, Trailing
@@ -108,7 +108,7 @@ class _SetCompiler:
 
     def _landmark(self, join: SetJoin, joins: OneWaySetJoins) -> Operator:
         """The groups so far, to which each epoch adds what its new joined rows amount to."""
-        name = f"late-{plan_hash(self._node)[:16]}-{self._all.visible_from or 0}"
+        name = store_names.late_groups_of(self._node, self._all.visible_from)
         store = self._all.stores.get(name)
         if not isinstance(store, PaneStore):
             store = PaneStore(name, joins, joins.keys, Column(TIME, TIMESTAMP), Panes())
@@ -161,9 +161,8 @@ class _SetCompiler:
         # A row that is late for the join is in none of its sets; a join with tables alone has no
         # state, and its rows are welcome as long as a window is open.
         late = Lateness(self._streams, graph_lag(shape.graph)) if shape.graph.timed else None
-        digest = plan_hash(Aggregate(leaf.node, _numbered(groups), time, (pane,), ()))[:16]
-        rule = late.flag.removeprefix("__on_time_") if late is not None else "all"
-        name = f"sets-{digest}-{rule}-{self._all.visible_from or 0}"
+        since = self._all.visible_from
+        name = store_names.set_of(leaf.node, groups, time, pane, late, since)
         store = self._all.stores.get(name)
         if not isinstance(store, AggregationSet):
             panes, source = Panes(pane.length, pane.offset), self._all.input(leaf.node)
@@ -200,8 +199,9 @@ class _SetCompiler:
         # A landmark's rows are in its set for good; without a set they are needed themselves.
         kept = window.length if isinstance(window, Trailing) else None
         rows = self._all.arranged(leaf.node, time.name, None, Retention(self._streams, kept))
-        digest = plan_hash(Aggregate(leaf.node, _numbered(groups), time, (window,), ()))[:16]
-        name = f"trailing-{digest}-{'-'.join(sorted(self._streams))}-{self._all.visible_from or 0}"
+        name = store_names.trailing_set_of(
+            leaf.node, groups, time, window, self._streams, self._all.visible_from
+        )
         store = self._all.stores.get(name)
         if not isinstance(store, TrailingSet):
             reader = WindowRows(leaf.node, rows)
@@ -211,7 +211,7 @@ class _SetCompiler:
 
     def _table_set(self, index: int, groups: tuple[Expr, ...]) -> TableSet:
         node = self._shape.graph.leaves[index].node
-        name = f"table-{plan_hash(Project(node, _numbered(groups)))[:16]}"
+        name = store_names.table_set_of(node, groups)
         store = self._all.stores.get(name)
         if not isinstance(store, TableSet):
             store = TableSet(name, node, groups)
@@ -221,7 +221,3 @@ class _SetCompiler:
     def _time(self, index: int) -> Column:
         leaf = self._shape.graph.leaves[index]
         return Column(leaf.own_name(self._shape.times[index]), TIMESTAMP)
-
-
-def _numbered(groups: tuple[Expr, ...]) -> tuple[Named, ...]:
-    return tuple(Named(f"k{index}", expr) for index, expr in enumerate(groups))

@@ -65,7 +65,8 @@ class ProbedLeaf:
 
     ``rows`` is a query over the stored rows under the name ``STORED`` whose columns are named as
     the join names them. ``keys`` are the keys that it has of each class of equal keys, with the
-    stored column that the key is, if it is one. Rows of a ``time`` before ``oldest`` have expired.
+    stored column that the key is, if it is one. ``lives`` are the columns by which its rows expire,
+    with the milliseconds that they live, once the ``watermark`` of ``clocks`` has passed them.
     """
 
     store: str
@@ -74,8 +75,9 @@ class ProbedLeaf:
     rows: exp.Query
     schema: Schema
     keys: Mapping[int, tuple[Expr, str | None]]
-    time: str
-    oldest: int | None
+    lives: Mapping[str, int]
+    clocks: frozenset[str]
+    watermark: int | None
 
 
 @dataclass

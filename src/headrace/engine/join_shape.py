@@ -42,11 +42,13 @@ class JoinShape:
     implies: bool = True
 
     def own_time(self, index: int) -> str:
-        """The time column of an input, by its own name: the one that conditions use, else its
-        event time."""
+        """The time column of an input, by its own name: the one that conditions use, else one by
+        which its rows expire, else its event time."""
         leaf = self.graph.leaves[index]
         if leaf.time:
             return leaf.own_name(leaf.time)
+        if leaf.lives:
+            return leaf.own_name(next(name for name in leaf.schema.names if name in leaf.lives))
         own = [name for name in leaf.node.schema.names if name in event_times(leaf.node)]
         if not own:
             raise QueryError("an input of the join has no event time, so its state could never end")
@@ -64,7 +66,10 @@ class JoinShape:
         is also needed until every row that it might have matched has been told apart.
         """
         if not self.graph.timed:
-            return self.graph.leaves[index].ttl
+            # A row is dead once any of its times is, so it suffices to look at this one.
+            leaf = self.graph.leaves[index]
+            own = self.own_time(index)
+            return next((ttl for n, ttl in leaf.lives.items() if leaf.own_name(n) == own), None)
         kept = 0
         for reach in self.graph.reaches[index].values():
             if reach.after is None or (self.outer and reach.before is None):

@@ -30,7 +30,7 @@ from headrace.engine.policies import early_policy, join_policy, layout_policy, m
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.relations import table
 from headrace.engine.report import EpochReport
-from headrace.engine.runner import EpochRunner, Kept, Running, is_time_to_plan
+from headrace.engine.runner import EpochRunner, Running, is_time_to_plan
 from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
@@ -334,7 +334,6 @@ class Race:
             return False
         self._caught_up_at = moment
         changed = False
-        kept: Kept | None = None
         for name, running in queries.items():
             # One that could not be taken in can be only once something else runs.
             asked = self._asked_at.get(name)
@@ -345,8 +344,7 @@ class Race:
             if due is None or any(w is None or w < due for w in seen):
                 continue
             # Its own state is kept under other names: it needs somebody who keeps the same.
-            kept = kept or runner.kept()
-            if not runner.keeps_all_of(LiveQuery(runner.live[name].sink, None), kept):
+            if not runner.keeps_all_of(LiveQuery(runner.live[name].sink, None)):
                 self._asked_at[name] = runner.state.plan_version
                 continue
             record, stores = runner.state.queries[name], _store_names(self._entries[name], None)

@@ -34,11 +34,7 @@ from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging
 from headrace.plan.json import from_json, to_json
 from headrace.plan.nodes import Node
-from headrace.plan.types import Field
 from headrace.stats.load import Load
-
-#: Columns by store.
-Kept = dict[str, set[Field]]
 
 
 @dataclass(frozen=True)
@@ -175,14 +171,13 @@ class EpochRunner:
             queries, self.state.panes, self.closing, self.join_policy, self.early_policy
         )
 
-    def kept(self) -> Kept:
-        """The columns of every store."""
-        return {store.name: set(store.schema) for store in self.physical.stores}
-
-    def keeps_all_of(self, query: LiveQuery, kept: Kept) -> bool:
+    def keeps_all_of(self, query: LiveQuery) -> bool:
         """Whether everything that a query would need to remember is in the stores already."""
-        needed = self.compiled([query]).stores
-        return all(set(store.schema) <= kept.get(store.name, set()) for store in needed)
+        stores = {store.name: store for store in self.physical.stores}
+        return all(
+            needed.name in stores and stores[needed.name].serves(needed)
+            for needed in self.compiled([query]).stores
+        )
 
     def replan(self) -> bool:
         """Change what is laid out otherwise than the rows of late would have it."""

@@ -41,16 +41,25 @@ def _about(node: Node, statistics: Statistics) -> Iterator[str]:
             return
 
 
+def _endless(node: Node) -> frozenset[str]:
+    """The streams whose rows never expire: they have no ttl, or were made into groups."""
+    if isinstance(node, Source):
+        return frozenset({node.stream} if node.ttl is None else ())
+    if isinstance(node, Aggregate):
+        return node.streams()
+    return frozenset().union(*(_endless(below) for below in node.inputs))
+
+
 def _about_join(node: Join) -> Iterator[str]:
     if not (node.left.streams() and node.right.streams()):
         return
     sides = f"{node.left_alias or 'left'} and {node.right_alias or 'right'}"
     if node.time is None:
-        endless = sorted(s.stream for s in node.walk() if isinstance(s, Source) and s.ttl is None)
+        endless = sorted(_endless(node))
         if endless:
             yield (
                 f"the join of {sides} has no condition on time and keeps the rows of "
-                f"{', '.join(dict.fromkeys(endless))} for ever; add one, such as "
+                f"{', '.join(endless)} for ever; add one, such as "
                 "window(…) = window(…), or give the streams a ttl"
             )
     elif isinstance(node.time, Within) and (node.time.lower is None or node.time.upper is None):

@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.errors import PlanError
+from headrace.plan.expiry import Lives, lives
 from headrace.plan.expressions import Call, Expr, conjuncts
-from headrace.plan.nodes import Filter, Join, JoinKind, JoinTime, Node, Order, SameSession, Source
+from headrace.plan.nodes import Filter, Join, JoinKind, JoinTime, Node, Order, SameSession
 from headrace.plan.reach import UNBOUNDED, Reach, reach_of
 from headrace.plan.types import BOOLEAN, Schema
 
@@ -41,11 +42,11 @@ class Leaf:
         """The input's own name for a column of the join."""
         return self.node.schema.names[self.schema.names.index(column)]
 
-    @property
-    def ttl(self) -> int | None:
-        """How long its rows live in a join without a condition on time; None is for ever."""
-        lives = [n.ttl for n in self.node.walk() if isinstance(n, Source)]
-        return None if None in lives else max(ttl for ttl in lives if ttl is not None)
+    @cached_property
+    def lives(self) -> Lives:
+        """The columns by which its rows expire in a join without a condition on time."""
+        outer = dict(zip(self.node.schema.names, self.schema.names, strict=True))
+        return {outer[name]: ttl for name, ttl in lives(self.node).items()}
 
 
 @dataclass(frozen=True)

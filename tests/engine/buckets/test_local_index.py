@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.engine.buckets import local_index
-from headrace.engine.buckets.local_index import KEY, TIME, Segment, Shelf, make_segment, mixed
+from headrace.engine.buckets.local_index import DIES, KEY, Segment, Shelf, make_segment, mixed
 from headrace.engine.buckets.probe_kernel import look_up_all
 
 PATHS = [(0,), (0, 1)]
@@ -33,9 +33,9 @@ class Files:
         self.reads.update(names)
         return table([row for name in names for row in self.rows[name]])
 
-    def catch_up(self, shelf: Shelf, oldest: int | None = None) -> list[Segment]:
+    def catch_up(self, shelf: Shelf, watermark: int | None = None) -> list[Segment]:
         names = list(self.rows)
-        return shelf.catch_up(names, [self.spans[n] for n in names], self.read, PATHS, oldest)
+        return shelf.catch_up(names, [self.spans[n] for n in names], self.read, PATHS, watermark)
 
     @property
     def all_rows(self) -> list[tuple[int, int, int]]:
@@ -44,7 +44,7 @@ class Files:
 
 def table(rows: Sequence[tuple[int, int, int]]) -> pa.Table:
     one, other, times = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-    return pa.table({f"{KEY}0": one, f"{KEY}1": other, TIME: times})
+    return pa.table({f"{KEY}0": one, f"{KEY}1": other, DIES: times})
 
 
 def held(segments: Sequence[Segment]) -> list[tuple[int, int, int]]:
@@ -113,7 +113,7 @@ def test_expired_rows_go_when_segments_are_merged(shelf: Shelf) -> None:
     files = Files()
     for epoch in range(20):
         files.add(f"f{epoch}", epoch, epoch, rows_of_epoch(epoch))
-        segments = files.catch_up(shelf, oldest=epoch - 5)
+        segments = files.catch_up(shelf, watermark=epoch - 5)
         times = [time for _, _, time in held(segments)]
         assert all(times.count(alive) == 10 for alive in range(max(0, epoch - 5), epoch + 1))
     assert len(held(segments)) < len(files.all_rows) / 2

@@ -40,7 +40,7 @@ except ImportError:  # Not on Windows, where tasks of one part must not run twic
 RATIO = 4
 #: Folders of runs that nobody has used for so many seconds are deleted.
 FORGOTTEN = 6 * 3600
-KEY, TIME = "__key", "__time"
+KEY, DIES = "__key", "__dies"
 #: How names of segments begin: of committed epochs, of the newest, and of those that no disk took.
 _KEPT, _READY, _IN_MEMORY = "kept", "ready", "memory"
 
@@ -170,11 +170,11 @@ def _slots(hashes: Array, rows: Array | None) -> Slots:
     return Slots(hashes, rows, begins, keys)
 
 
-def merged(one: Segment, other: Segment, paths: Sequence[Path], oldest: int | None) -> Segment:
+def merged(one: Segment, other: Segment, paths: Sequence[Path], watermark: int | None) -> Segment:
     """Both together, without rows that have expired."""
     rows = pa.concat_tables([one.rows, other.rows]).combine_chunks()
-    if oldest is not None:
-        rows = rows.filter(pa.array(numbers(rows, TIME) >= oldest)).combine_chunks()
+    if watermark is not None:
+        rows = rows.filter(pa.array(numbers(rows, DIES) >= watermark)).combine_chunks()
     return make_segment(rows, paths, min(one.first, other.first), max(one.last, other.last))
 
 
@@ -205,12 +205,12 @@ class Shelf:
         spans: Sequence[tuple[int, int]],
         read: Callable[[Sequence[str]], Any],
         paths: Sequence[Path],
-        oldest: int | None,
+        watermark: int | None,
     ) -> list[Segment]:
         """The segments that hold all files, the largest first.
 
         ``spans`` are the first and last epoch in each file, and ``read`` gives the rows of files.
-        ``oldest`` is the least time that may still be asked for.
+        Rows that die before the ``watermark`` are never asked for again.
         """
         if not files:
             return []
@@ -230,7 +230,7 @@ class Shelf:
                     name, before = list(found.items())[-1]
                     if added.count * RATIO < before.count:
                         break
-                    added = merged(before, added, paths, oldest)
+                    added = merged(before, added, paths, watermark)
                     replaced.append(name)
                     del found[name]
                 self._keep(added, list(found.values()))

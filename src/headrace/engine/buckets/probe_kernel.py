@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine.buckets.local_index import (
+    DIES,
     KEY,
-    TIME,
     Array,
     Fixed,
     Path,
@@ -158,7 +158,7 @@ class ProbeJoin:
         began = self._began = time.perf_counter()
         self._inputs = [_open(spec, one, read) for one in spec["inputs"]]
         self._classes: list[list[int]] = [one["classes"] for one in spec["inputs"]]
-        self._oldest: list[int | None] = [one["oldest"] for one in spec["inputs"]]
+        self._watermarks: list[int | None] = [one["watermark"] for one in spec["inputs"]]
         self.seconds = {"index": time.perf_counter() - began}
         self.results = 0
         #: Rows that were looked up, and rows that were found, in all probes.
@@ -261,10 +261,10 @@ class ProbeJoin:
         return self._met(self._alive(found, probed), before | {probed}, probed)
 
     def _alive(self, rows: Rows, index: int) -> Rows:
-        oldest = self._oldest[index]
-        if oldest is None or not len(rows):
+        watermark = self._watermarks[index]
+        if watermark is None or not len(rows):
             return rows
-        alive = self._inputs[index].numbers(TIME, rows.positions[index]) >= oldest
+        alive = self._inputs[index].numbers(DIES, rows.positions[index]) >= watermark
         return rows if alive.all() else rows.taken(alive)
 
     def _met(self, rows: Rows, present: frozenset[int], added: int) -> Rows:
@@ -336,7 +336,7 @@ def _open(spec: Spec, one: Spec, read: Callable[[Spec, Sequence[str]], Any]) -> 
 
     shelf = Shelf(spec["run"], one["shelf"])
     old = shelf.catch_up(
-        one["old"], one["spans"], lambda files: read(one, files), paths, one["oldest"]
+        one["old"], one["spans"], lambda files: read(one, files), paths, one["watermark"]
     )
     if not one["new"]:
         return Input(old, None)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.engine.arrangements import Split
-from headrace.engine.buckets.local_index import KEY, TIME
+from headrace.engine.buckets.local_index import DIES, KEY
 from headrace.engine.buckets.meanings import Untranslatable, duckdb_type, same_kind
 from headrace.engine.buckets.parts import files_of_part, row_condition
 from headrace.engine.buckets.render import duckdb_expression, duckdb_query, identifier
@@ -28,6 +28,8 @@ _EXACT = {
     "DATE": "({} - DATE '1970-01-01')",
     "TIMESTAMP WITH TIME ZONE": "epoch_us({})",
 }
+#: Rows of an outer join without a partner may have no time by which they expire.
+_NEVER = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -124,23 +126,30 @@ def _leaf(join: ProbedInput, index: int, kinds: Mapping[int, str]) -> dict[str, 
     columns += [
         f"{_EXACT.get(kinds[p], 'hash({})').format(key)} AS {KEY}{p}" for p, key in keys.items()
     ]
-    if leaf.oldest is not None:
-        columns.append(f"epoch_us({identifier(leaf.time)}) AS {TIME}")
+    if leaf.lives:
+        columns.append(f"{_last_instant(leaf)} AS {DIES}")
     known = " AND ".join(f"{key} IS NOT NULL" for key in keys.values())
     sql = f"SELECT {', '.join(columns)} FROM ({duckdb_query(leaf.rows)}) WHERE {known}"
     paths = _paths(join, index)
     for field in leaf.old.schema:
         duckdb_type(field.type)
-    identity = repr((leaf.store, sql, paths))
+    # An index forgets rows by its join's watermark: a join with other streams has another index.
+    identity = repr((leaf.store, sql, paths, sorted(leaf.clocks) if leaf.lives else None))
     return {
         "sql": sql,
         "stored": STORED,
         "classes": list(keys),
         "paths": paths,
         "columns": list(leaf.schema.names),
-        "oldest": None if leaf.oldest is None else leaf.oldest * 1_000,
+        "watermark": leaf.watermark * 1_000 if leaf.lives and leaf.watermark is not None else None,
         "shelf": hashlib.sha256(identity.encode()).hexdigest()[:16],
     }
+
+
+def _last_instant(leaf: ProbedLeaf) -> str:
+    """The last watermark (µs) at which a row is alive: that of the first of its times to die."""
+    ends = [f"epoch_us({identifier(name)}) + {ttl * 1_000}" for name, ttl in leaf.lives.items()]
+    return f"coalesce(least({', '.join(ends)}), {_NEVER})"
 
 
 def _paths(join: ProbedInput, index: int) -> list[list[int]]:

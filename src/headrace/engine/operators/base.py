@@ -97,6 +97,10 @@ class Store(ABC):
     def horizon(self, epoch: Epoch) -> int | None:
         """Times below this are no longer needed; None keeps everything."""
 
+    def serves(self, needed: Store) -> bool:
+        """Whether it has kept all that another of the same name would have."""
+        return set(needed.schema) <= set(self.schema)
+
     @property
     def split_by(self) -> tuple[str, ...]:
         """Columns by one of which its rows are told apart where several tasks read them."""

@@ -13,7 +13,8 @@ kept. There are two ways to find them, and each may join its inputs in any order
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sqlglot import exp
@@ -55,14 +56,14 @@ from headrace.plan.windows import Hopping
 class JoinInput:
     """One input: how it is read, its columns as the join names them, and its time column.
 
-    ``ttl`` bounds the life of its rows in a join without a condition on time. ``keys`` are the
-    columns of its store that are keys of the join, by the position of their class.
+    ``lives`` are the columns by which its rows expire in a join without a condition on time.
+    ``keys`` are the columns of its store that are keys of the join, by the position of their class.
     """
 
     rows: Arranged
     schema: Schema
     time: str
-    ttl: int | None = None
+    lives: Mapping[str, int] = field(default_factory=dict)
     keys: tuple[tuple[int, str | None], ...] = ()
 
 
@@ -190,12 +191,17 @@ class DeltaJoin(Operator):
         return select(joined, keep(self.node.schema.names))
 
     def _alive(self, rows: exp.Select, index: int, epoch: Epoch) -> exp.Select:
-        source = self._inputs[index]
         watermark = epoch.before(self._streams)
-        if source.ttl is None or watermark is None:
+        if watermark is None:
             return rows
-        oldest = call("timestamp_millis", number(watermark - source.ttl))
-        return select(rows, None, [column(source.time) >= oldest])
+        alive: list[Sql] = []
+        for name, ttl in self._inputs[index].lives.items():
+            at = column(name)
+            # A side of an outer join that found no partner has no time, and does not expire.
+            alone = exp.Is(this=at, expression=exp.Null())
+            oldest = call("timestamp_millis", number(watermark - ttl))
+            alive.append(exp.paren(exp.or_(at.copy() >= oldest, alone, copy=False)))
+        return select(rows, None, alive) if alive else rows
 
     # How they are joined
 

@@ -23,7 +23,7 @@ from headrace.engine.operators.counting import (
     rows_to_count,
     watch_counts,
 )
-from headrace.engine.operators.row_store import Retention, least_horizon
+from headrace.engine.operators.row_store import Retention, all_covered, least_horizon
 from headrace.engine.partials import Partial
 from headrace.engine.relations import (
     Relation,
@@ -119,13 +119,18 @@ class PaneStore(Store):
     retentions: list[Retention] = field(default_factory=list)
     closings: set[Closing] = field(default_factory=set)
     family: str = ""
+    #: Which of the grouping's layouts it is of, and from when it sees its input.
+    generation: int = 0
+    since: int | None = None
     active: bool = True
     #: Filters of the queries that use it; None stands for a query that wants every row.
     wanted: set[Expr | None] = field(default_factory=set)
 
     @property
     def identity(self) -> str:
-        return self.family or self.name
+        if not self.family:
+            return self.name
+        return self.family if self.since is None else f"{self.family}-{self.since}"
 
     @property
     def immediate(self) -> bool:
@@ -309,6 +314,10 @@ class PaneStore(Store):
 
     def horizon(self, epoch: Epoch) -> int | None:
         return least_horizon(self.retentions, epoch)
+
+    def serves(self, needed: Store) -> bool:
+        assert isinstance(needed, PaneStore)
+        return super().serves(needed) and all_covered(needed.retentions, self.retentions)
 
     def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
         """Merge the partials of each group and pane; drop the panes that nobody needs."""

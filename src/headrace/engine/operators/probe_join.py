@@ -105,8 +105,6 @@ class ProbeJoin(Operator):
         for key, (position, stored) in zip(ours, source.keys, strict=True):
             # Of several keys of one class the first; that they are equal is a condition.
             keys.setdefault(position, (key, stored))
-        watermark = epoch.before(self._streams)
-        expires = source.ttl is not None and watermark is not None
         return ProbedLeaf(
             source.rows.store.name,
             old,
@@ -114,8 +112,9 @@ class ProbeJoin(Operator):
             qualify(source.rows.reading(table(STORED)), source.schema),
             source.schema,
             keys,
-            source.time,
-            watermark - source.ttl if expires else None,  # type: ignore[operator]
+            source.lives,
+            self._streams,
+            epoch.before(self._streams),
         )
 
     def _cut_by(self, leaves: list[ProbedLeaf]) -> int | None:

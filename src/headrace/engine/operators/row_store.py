@@ -79,6 +79,12 @@ class Retention:
     keep: int | None
     sessions: str | None = None
 
+    def covers(self, other: Retention) -> bool:
+        """Whether everything that the other asks for is kept for this one's sake."""
+        longer = self.keep is None or (other.keep is not None and self.keep >= other.keep)
+        sessions = other.sessions is None or self.sessions == other.sessions
+        return longer and sessions and self.streams >= other.streams
+
     def horizon(self, epoch: Epoch) -> int | None:
         watermark = epoch.after(self.streams)
         if watermark is None or self.keep is None:
@@ -96,6 +102,10 @@ def least_horizon(retentions: list[Retention], epoch: Epoch) -> int | None:
     horizons = [retention.horizon(epoch) for retention in retentions]
     known = [horizon for horizon in horizons if horizon is not None]
     return min(known) if known and len(known) == len(horizons) else None
+
+
+def all_covered(needed: list[Retention], kept: list[Retention]) -> bool:
+    return all(any(one.covers(other) for one in kept) for other in needed)
 
 
 @dataclass
@@ -209,6 +219,10 @@ class RowStore(Store):
     def horizon(self, epoch: Epoch) -> int | None:
         return least_horizon(self.retentions, epoch)
 
+    def serves(self, needed: Store) -> bool:
+        assert isinstance(needed, RowStore)
+        return super().serves(needed) and all_covered(needed.retentions, self.retentions)
+
     def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
         horizon = self.horizon(epoch)
         if horizon is None:
@@ -232,30 +246,20 @@ class Arranged:
     """How one operator reads a row store: its own columns, filters and lateness over shared rows.
 
     ``chain`` are the row-by-row nodes between the stored rows and what the operator reads, lowest
-    first. ``visible_from`` hides rows of a time before the operator's query joined.
+    first, and ``time`` is the store's time column as the operator sees it. ``visible_from`` hides
+    rows of a time before the operator's query joined.
     """
 
     store: RowStore
     base: Schema
     chain: tuple[Filter | Project | Join, ...]
+    time: str
     lateness: Lateness | None
     visible_from: int | None
 
     @property
     def schema(self) -> Schema:
         return self.chain[-1].schema if self.chain else self.base
-
-    @property
-    def time(self) -> str:
-        """The store's time column as the operator sees it."""
-        name = self.store.time
-        for node in self.chain:
-            if isinstance(node, Project):
-                name = next((c.name for c in node.columns if c.expr.columns() == {name}), name)
-            elif isinstance(node, Join):
-                alias = node.left_alias if node.left.streams() else node.right_alias
-                name = f"{alias}.{name}" if alias else name
-        return name
 
     def stored_name(self, name: str) -> str | None:
         """The store's column that the operator sees under a name, if it is one unchanged."""

@@ -195,7 +195,8 @@ def _of_graph(
     streams = [leaf for leaf in graph.leaves if leaf.node.streams()]
     if isinstance(node.windows[0], Landmark) and len(streams) == 1:
         return Declined("a landmark of one stream takes in each row as it comes")
-    if not graph.timed and not node.also and any(leaf.ttl is not None for leaf in streams[1:]):
+    untimed = not graph.timed and not node.also and len(streams) > 1
+    if untimed and any(leaf.lives for leaf in streams):
         return Declined("rows of a join without a condition on time live for their ttl")
     anchor = 0 if per_window is not None else graph.owner(carried.time.name)
     times = _time_columns(graph, carried, anchor)
