@@ -7,7 +7,7 @@ knows of one query at a time.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.engine.compile import compile_queries
 from headrace.engine.executor import Executor
 from headrace.engine.operators.row_store import Retention
-from headrace.engine.physical import LiveQuery
+from headrace.engine.physical import LiveQuery, Physical
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source, Table
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
@@ -217,49 +217,76 @@ def test_who_leaves_takes_no_state_of_a_late_joiner_along(
         spark,
         tmp_path,
         STREAMS,
-        StartQuery("first", TRIPLES.format("COUNT(*) AS n"), format="results"),
-        *batch((1, 1, 0)),
+        StartQuery("first", TRIPLES.format("MAX(av) AS n"), format="results"),
+        *batch((1, 1, 90)),
         Run(),
         Advance(),
         StartQuery("late", TRIPLES.format("SUM(av) AS s"), format="results"),
-        *batch((1, 2, 100)),
+        *batch((1, 2, 140)),
         Advance(),
-        AddData("a", (1, 3, 101)),
-        AddData("b", (1, 3, 101)),
-        AddData("d", (1, 3, 100.5)),
+        AddData("a", (1, 3, 141)),
+        AddData("b", (1, 3, 141)),
+        AddData("d", (1, 3, 140.5)),
         Advance(),
         StopQuery("first"),
-        # The pairs of a and b at 100 and 101 are met by a row of d that comes only now.
-        AddData("d", (1, 4, 109)),
+        # The pairs of a and b at 140 and 141 are met by a row of d that comes only now.
+        AddData("d", (1, 4, 149)),
         Advance(),
         *batch((1, 5, 300)),
         Advance(),
         *batch((1, 6, 400)),
         Advance(),
-        # Pairs (a, b) of 100..109 that d meets within 20 s: a=100: b=100, d in {100, 100.5, 109};
-        # a=101: b in {100, 101}, d in {109}. So 3 * 2 + 2 * 3 = 12; and 300 with itself: 5.
-        CheckAnswer("late", (span(100, 110), 12), (span(300, 310), 5)),
+        # Pairs (a, b) of 140..149 that d meets within 20 s: a=140: b=140, d in {140, 140.5, 149};
+        # a=141: b in {140, 141}, d in {149}. So 3 * 2 + 2 * 3 = 12; and 300 with itself: 5.
+        CheckAnswer("late", (span(140, 150), 12), (span(300, 310), 5)),
     )
+
+
+def compiled(queries: Sequence[tuple[str, int | None]]) -> Physical:
+    """Queries with the moments from which they see rows."""
+    live = []
+    for number, (sql, visible_from) in enumerate(queries):
+        plan = optimize(plan_query(sql, catalog()).plan).plan
+        sink = Sink(plan, f"q{number}", "memory", OutputMode.APPEND)
+        live.append(LiveQuery(sink, visible_from))
+    return compile_queries(live)
+
+
+@pytest.mark.parametrize("first", [None, 50_000])
+@pytest.mark.parametrize(
+    "late",
+    [
+        TRIPLES.format("SUM(av) AS s"),
+        "SELECT window, COUNT(*) AS n FROM (SELECT k, window, SUM(v) AS s FROM a "
+        "GROUP BY k, window(ts, '10 seconds')) GROUP BY window",
+        "SELECT k, session_window(ts, '5 seconds') AS s, COUNT(*) AS n FROM a "
+        "GROUP BY k, session_window(ts, '5 seconds')",
+        f"{PAIRS} SELECT window, median(av) AS m FROM p GROUP BY trailing(at, '10 seconds')",
+    ],
+)
+def test_state_of_a_late_joiner_is_its_own_whoever_else_runs(late: str, first: int | None) -> None:
+    """Were it another's, it would begin anew when that query leaves."""
+    beside = compiled([(late, first), (late, 90_000)])
+    alone = compiled([(late, 90_000)])
+    of_late = {store.name for store in beside.stores_of(beside.outputs["q1"])}
+    assert of_late == {store.name for store in alone.stores_of(alone.outputs["q0"])}
 
 
 def test_a_late_joiner_stays_apart_while_others_keep_less() -> None:
     """State that others have dropped is no substitute for one's own."""
-    streams = catalog()
     shorter, longer = (
         f"{PAIRS} SELECT window, median(av) AS m FROM p GROUP BY window(at, '{length} seconds')"
         for length in (10, 60)
     )
 
-    def stores(sql: str) -> dict[str, object]:
-        sink = Sink(optimize(plan_query(sql, streams).plan).plan, "q", "memory", OutputMode.APPEND)
-        return {store.name: store for store in compile_queries([LiveQuery(sink, None)]).stores}
-
-    of_shorter, of_longer = stores(shorter), stores(longer)
+    of_shorter, of_longer = (
+        {store.name: store for store in compiled([(sql, None)]).stores} for sql in (shorter, longer)
+    )
     shared = of_shorter.keys() & of_longer.keys()
     joined = [name for name in shared if name not in ("rows-a", "rows-b")]
     assert len(joined) == 1
-    assert of_longer[joined[0]].serves(of_shorter[joined[0]])  # type: ignore[attr-defined]
-    assert not of_shorter[joined[0]].serves(of_longer[joined[0]])  # type: ignore[attr-defined]
+    assert of_longer[joined[0]].serves(of_shorter[joined[0]])
+    assert not of_shorter[joined[0]].serves(of_longer[joined[0]])
 
 
 def test_what_one_retention_keeps_for_another() -> None:
