@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.tally import Tallies, tally
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["tally"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCES = REPOSITORY / "src"
@@ -29,6 +33,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 #: Tests run thousands of small plans once each: the optimizing compiler never earns its keep. All
 #: their code needs room, though: with one compiler Java reserves 48 MB, and fails when it is full.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Tallies(config), "tallies")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

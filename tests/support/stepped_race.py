@@ -1,0 +1,242 @@
+"""A race that goes on one epoch at a time, over rows that the test brings.
+
+All of ``Race`` is the real thing: queries that join, leave, catch up, merge, stop and restart. The
+coordinator and Structured Streaming are not there: whoever drives the race says which rows make
+the next epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+import pyarrow.parquet as parquet
+from pyspark.sql import SparkSession
+
+from headrace.engine import race as race_module
+from headrace.engine.batches import Batch
+from headrace.engine.checkpoint import Checkpoint, Intent
+from headrace.engine.epoch import Epoch
+from headrace.engine.executor import ddl
+from headrace.engine.ingest import Trigger
+from headrace.engine.race import Race, RegisteredStream
+from headrace.engine.relations import Relation
+from headrace.engine.report import EpochReport
+from headrace.engine.runner import EpochRunner
+from headrace.engine.sinks.base import QuerySink
+from headrace.engine.writes import Steps, Write
+from headrace.errors import HeadraceError
+from headrace.optimizer import optimize
+from headrace.plan.nodes import OutputMode, Sink, Source, Table
+from headrace.settings import Settings
+from headrace.sql import plan_query
+from tests.support.compare import arrow_rows
+from tests.support.duck import arrow_table
+from tests.support.streams import Row
+
+Answer = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A query of a race: after which epoch it joins (0 is before the first), and which is its last
+    (None is that of the race). ``key`` tells it from another that takes its name when it has
+    left."""
+
+    key: str
+    sql: str
+    mode: OutputMode = OutputMode.APPEND
+    joins_after: int = 0
+    leaves_after: int | None = None
+    name: str = ""
+
+    def takes_part(self, epoch: int) -> bool:
+        """Whether it is there in an epoch, of which the first is 1."""
+        return self.joins_after < epoch and (
+            self.leaves_after is None or epoch <= self.leaves_after
+        )
+
+    def __str__(self) -> str:
+        words = [self.key if self.name in ("", self.key) else f"{self.key} as {self.name}"]
+        words += [f"joins after {self.joins_after}"] if self.joins_after else []
+        words += [] if self.leaves_after is None else [f"leaves after {self.leaves_after}"]
+        words += [self.mode.value] if self.mode is not OutputMode.APPEND else []
+        return f"{', '.join(words)}: {self.sql}"
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What the streams are, and what they bring: the rows of each in each epoch."""
+
+    catalog: Mapping[str, Source | Table]
+    epochs: Sequence[Mapping[str, Sequence[Row]]]
+    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What must never show in results: executors, settings, and restarts.
+
+    The race is restarted after each epoch in ``restarts``, on the next of the executors.
+    """
+
+    settings: tuple[Settings, ...]
+    restarts: frozenset[int] = frozenset()
+
+
+def run_members(
+    spark: SparkSession,
+    members: Sequence[Member],
+    streams: Streams,
+    folder: Path,
+    around: Circumstances,
+) -> dict[str, dict[int, Answer]]:
+    """What each member puts out in each epoch in which it takes part, by its own key."""
+    files = _write_files(folder / "in", streams)
+    out: dict[str, dict[int, Answer]] = {member.key: {} for member in members}
+    lives = 0
+    race = _opened(spark, folder, streams, around.settings[0])
+    _start(race, [m for m in members if m.takes_part(1)], streams, out)
+    for number in range(1, len(streams.epochs) + 1):
+        coordinator = cast(_Steps, race._coordinator)
+        batches = {
+            name: Batch(_frame(race, rows, streams.catalog[name]), number - 1, files[name, number])
+            for name, rows in streams.epochs[number - 1].items()
+        }
+        for member in members:
+            if member.leaves_after == number and number < len(streams.epochs):
+                race.remove_query(member.name or member.key)
+            if member.joins_after == number:
+                _add(race, member, streams, out)
+        report = coordinator.step(batches)
+        for error in report.failures.values():
+            raise error
+        if not coordinator.goes_on:
+            break
+        if number in around.restarts and number < len(streams.epochs):
+            race.stop()
+            lives += 1
+            race = _opened(spark, folder, streams, around.settings[lives % len(around.settings)])
+            _start(race, [m for m in members if m.takes_part(number + 1)], streams, out)
+    race.stop()
+    return out
+
+
+class _Steps:
+    """A coordinator that runs an epoch when it is told to."""
+
+    def __init__(
+        self,
+        runner: EpochRunner,
+        checkpoint: Checkpoint,
+        settings: Settings,
+        frames: Mapping[str, Any],
+        unfinished: Intent | None,
+        between_epochs: Callable[[], bool],
+        on_report: Callable[[EpochReport], None],
+    ) -> None:
+        self._runner = runner
+        self._settings = settings
+        self._between_epochs = between_epochs
+        self._on_report = on_report
+        self.frames = dict(frames)
+        self.stream_errors: dict[str, HeadraceError] = {}
+        self.error: HeadraceError | None = None
+        self.active = False
+
+    def start(self, trigger: Trigger) -> None:
+        self.active = True
+
+    def wake(self) -> None: ...
+
+    def stop(self) -> None:
+        self.active = False
+        self._runner.close()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether anybody is left to go on for."""
+        return bool(self._runner.queries)
+
+    def step(self, batches: Mapping[str, Batch]) -> EpochReport:
+        """One epoch, and what happens after it."""
+        needed = self._runner.physical.sources
+        report = self._runner.run({name: b for name, b in batches.items() if name in needed})
+        self._on_report(report)
+        self._runner.tidy(self._settings.compaction_files)
+        self._between_epochs()
+        return report
+
+
+class _CollectingSink(QuerySink):
+    """Keeps what each committed epoch published."""
+
+    def __init__(self, sink: Sink, epochs: dict[int, Answer]) -> None:
+        super().__init__(sink)
+        self._epochs = epochs
+        self._taken: Answer = []
+
+    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+        written = yield Write(self.name, rows.query, rows.schema)
+        assert written.table is not None
+        self._taken = arrow_rows(written.table)
+        return written.rows
+
+    def publish(self, epoch: int) -> None:
+        assert epoch not in self._epochs, f"epoch {epoch} of {self.name} comes out twice"
+        self._epochs[epoch], self._taken = self._taken, []
+
+
+def _opened(spark: SparkSession, folder: Path, streams: Streams, settings: Settings) -> Race:
+    race = Race(spark, str(folder / "state"), settings)
+    for name, leaf in streams.catalog.items():
+        if isinstance(leaf, Source):
+            race.add_stream(RegisteredStream(_frame(race, [], leaf), leaf))
+        elif name in streams.tables:
+            race.add_table(name, _table(spark, streams.tables[name], leaf))
+    return race
+
+
+def _start(
+    race: Race,
+    members: Sequence[Member],
+    streams: Streams,
+    out: Mapping[str, dict[int, Answer]],
+) -> None:
+    for member in members:
+        _add(race, member, streams, out)
+    with mock.patch.object(race_module, "Coordinator", _Steps):
+        race.start(Trigger())
+
+
+def _add(
+    race: Race, member: Member, streams: Streams, out: Mapping[str, dict[int, Answer]]
+) -> None:
+    plan = plan_query(member.sql, streams.catalog).plan
+    sink = Sink(optimize(plan).plan, member.name or member.key, "memory", member.mode)
+    kept = _CollectingSink(sink, out[member.key])
+    with mock.patch.object(race_module, "make_sink", return_value=kept):
+        race.add_query(plan, sink, None)
+
+
+def _frame(race: Race, rows: Sequence[Row], leaf: Source | Table) -> Any:
+    return _table(race.executor.session, rows, leaf)
+
+
+def _table(spark: SparkSession, rows: Sequence[Row], leaf: Source | Table) -> Any:
+    return spark.createDataFrame(arrow_table(list(rows), leaf.schema), ddl(leaf.schema))
+
+
+def _write_files(folder: Path, streams: Streams) -> dict[tuple[str, int], list[str]]:
+    """The rows of each stream and epoch as a file, for tasks that read them without Spark."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {}
+    for number, epoch in enumerate(streams.epochs, 1):
+        for name, rows in epoch.items():
+            path = folder / f"{name}-{number}.parquet"
+            parquet.write_table(arrow_table(list(rows), streams.catalog[name].schema), path)
+            written[name, number] = [str(path)]
+    return written
