@@ -99,6 +99,7 @@ _FUNCTIONS: dict[str, Callable[..., str]] = {
     "ceiling": lambda a: f"ceil({a})",
     "hour": lambda a: f"hour({a})",
     "minute": lambda a: f"minute({a})",
+    "quarter": lambda a: f"quarter({a})",
     "second": lambda a: f"second({a})",
     "unix_micros": lambda a: f"epoch_us({a})",
     "timestamp_micros": lambda a: f"make_timestamp({a})",
@@ -190,7 +191,7 @@ def _cast(cast: Cast) -> str:
     text = duck_sql(cast.argument)
     if target.is_integer and (source.is_fractional or source.is_decimal):
         text = f"trunc({text})"
-    if target.name == "string" and not (source.is_integer or source.name == "string"):
+    if target.name == "string" and not (source.is_integer or source.name in ("string", "void")):
         raise NotImplementedError(f"{source} is spelled differently as text in Spark and DuckDB")
     return f"{'TRY_' if cast.safe else ''}CAST({text} AS {duck_type(target)})"
 
