@@ -140,7 +140,7 @@ def _condition(
     columns = left.columns + right.columns
     condition = Condition([], [], [], [])
     if join.args.get("using"):
-        columns = _using(join, sides, kind, condition)
+        columns = _using(join, sides, kind, condition, origins)
     on = join.args.get("on")
     if on is not None:
         binder = replace(expressions(columns, origins), no_aggregates="ON")
@@ -150,9 +150,13 @@ def _condition(
 
 
 def _using(
-    join: exp.Join, sides: tuple[Side, Side], kind: JoinKind, condition: Condition
+    join: exp.Join,
+    sides: tuple[Side, Side],
+    kind: JoinKind,
+    condition: Condition,
+    origins: Origins,
 ) -> tuple[Visible, ...]:
-    """USING(k): an equal key, and one column ``k`` where there were two."""
+    """USING(k): what ``a.k = b.k`` says, and one column ``k`` where there were two."""
     left, right = sides[0].relation.qualified(), sides[1].relation.qualified()
     merged: list[Visible] = []
     names: set[str] = set()
@@ -169,11 +173,11 @@ def _using(
                 refuse("UNKNOWN_COLUMN", identifier, name=identifier.name, advice=advice)
             pair.append(found[0])
         try:
-            condition.keys.append(_key(pair[0].expr, pair[1].expr))
+            key = _key(pair[0].expr, pair[1].expr)
         except CoercionError as error:
             what = f"USING ({identifier.name}): {error}"
             refuse("TYPE_MISMATCH", identifier, what_it_is=what, advice="write ON with a CAST")
-        _equal_windows(pair[0].expr, pair[1].expr, sides, condition)
+        _sort_in(Call("=", key, BOOLEAN), condition, sides, origins)
         kept = pair[1] if kind == JoinKind.RIGHT else pair[0]
         expr = kept.expr
         if kind == JoinKind.FULL:
