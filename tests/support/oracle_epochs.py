@@ -128,6 +128,8 @@ class _Run:
     trees: dict[int, Watermarks] = field(default_factory=dict)
     #: The table and the clock of each session join: what lies above asks for the clock first.
     session_joins: dict[Join, tuple[str, Watermarks]] = field(default_factory=dict)
+    #: Joins whose inputs each have a window of their own: these bound them, and no ttl.
+    windowed: set[int] = field(default_factory=set)
 
     def create(self, select: str) -> str:
         name = f"__t{next(self.numbers)}"
@@ -202,6 +204,8 @@ class _Run:
 
     def aggregate(self, node: Aggregate, update: bool) -> str:
         time = quote(node.time.name)
+        if node.also:
+            self.windowed |= {id(part) for part in node.input.walk()}
         below = self.table(node.input)
         rows = f"SELECT {grouping_columns(node)} FROM {below} WHERE {time} IS NOT NULL"
         lag = 0 if isinstance(node.windows[0], Landmark) else aggregate_lag(node)
@@ -388,6 +392,8 @@ class _Run:
             if isinstance(child, Join) and child.time is None and len(child.streams()) > 1:
                 self.trees[id(child)] = marks
         pairs = self.pairs(node, *self.sides(node))
+        if id(node) in self.windowed:
+            return self.joined(node, pairs)
         wm = self.watermark_table(marks)
         alive = self.create(
             f"SELECT pairs.* FROM {pairs} pairs JOIN {wm} ON epoch = __epoch "
