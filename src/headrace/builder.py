@@ -82,14 +82,14 @@ class QueryBuilder:
         context = Context(catalog, make_query, function_type, time_zone)
         table = exp.Table(this=exp.to_identifier(name, quoted=True))
         select = exp.Select(expressions=[exp.Star()]).from_(table)
-        return cls(context, select, context.binder().query(select))
+        return cls(context, select, context.binder().bind(select))
 
     # What it is
 
     @property
     def plan(self) -> Node:
         """The plan, which is that of the same query in SQL."""
-        return self.context.binder().query(self.syntax)
+        return self.context.binder().bind(self.syntax)
 
     @property
     def schema(self) -> Schema:
@@ -296,7 +296,7 @@ class QueryBuilder:
         binder = self.context.binder()
         if isinstance(syntax, exp.Select) and syntax.args.get("joins") and not chosen:
             return QueryBuilder(self.context, syntax, binder.source(syntax), self.name, chosen)
-        return QueryBuilder(self.context, syntax, binder.query(syntax), self.name, chosen)
+        return QueryBuilder(self.context, syntax, binder.bind(syntax), self.name, chosen)
 
     def _shown(self, name: str) -> exp.Expr:
         """A column of it by the name that ``columns`` gives."""

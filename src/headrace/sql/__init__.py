@@ -39,6 +39,6 @@ def plan_query(
     """
     binder = QueryBinder(catalog, function_type, time_zone)
     tree = parse_query(text)
-    plan = binder.query(tree)
+    plan = binder.bind(tree)
     require_stream(plan, tree)
     return ParsedQuery(plan, tuple(binder.hints))

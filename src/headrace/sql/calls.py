@@ -180,6 +180,8 @@ class CallBinder:
         if distinct:
             given = given[0].expressions
         if canonical == "count" and len(given) == 1 and isinstance(given[0], exp.Star):
+            if distinct:
+                self._unsupported(node, "count(DISTINCT *)", "name the columns")
             return AggregateCall("count", (), BIGINT)
         if any(isinstance(argument, exp.Order) for argument in given):
             self._unsupported(node, f"ORDER BY inside {name}()", "sort the result: sort_array(…)")
@@ -242,7 +244,13 @@ class CallBinder:
 
     def _date_part(self, node: exp.Expr, part: exp.Expr, source: exp.Expr) -> Expr:
         """``EXTRACT(field FROM source)`` and ``date_part('field', source)``."""
-        name = part.name.upper()
+        constant = isinstance(part, exp.Var) or (isinstance(part, exp.Literal) and part.is_string)
+        name = part.name.upper() if constant else part.sql(dialect="spark")
+        if name not in table.DATE_FIELDS:
+            known = sorted(table.DATE_FIELDS)
+            self._unsupported(
+                node, f"the field {name}", did_you_mean(name, known, f"use {', '.join(known)}")
+            )
         kind = decimal(8, 6) if name in ("SECOND", "S", "SEC", "SECONDS", "SECS") else INT
         return Call("date_part", (Literal(name, STRING), self.bind(source)), kind)
 
@@ -287,7 +295,19 @@ class CallBinder:
                     node, "WITHIN GROUP (ORDER BY …)", "use percentile(value, 0.5) or median(value)"
                 )
             case exp.IgnoreNulls() | exp.RespectNulls():
-                return self.bind(node.this)
+                self._unsupported(
+                    node,
+                    "IGNORE NULLS and RESPECT NULLS",
+                    "leave it out, or add FILTER (WHERE value IS NOT NULL)",
+                )
+            case exp.Collate():
+                self._unsupported(node, "COLLATE", "compare lower(a) with lower(b)")
+            case exp.Kwarg():
+                self._unsupported(node, "an argument by name", "give the arguments in order")
+            case exp.Tuple():
+                self._unsupported(
+                    node, "a list in parentheses", "compare and group one value at a time"
+                )
             case exp.AtTimeZone():
                 self._unsupported(node, "AT TIME ZONE", "use from_utc_timestamp(time, zone)")
             case _ if isinstance(node, _WITHOUT_PARENTHESES):

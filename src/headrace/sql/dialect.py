@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
@@ -20,7 +19,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 from headrace.errors import Position, SqlError
 from headrace.sql.positions import mark_positions
 from headrace.sql.refusals import refusal, refuse
+from headrace.sql.words import mark_left_over, move_left_over, refuse_left_over
 
+#: Marks ``DATE 'x'`` and its like.
+TYPED_LITERAL = "headrace_typed_literal"
 # Functions whose arguments have a syntax of their own; all others are parsed as plain calls.
 _WITH_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "OVERLAY", "SUBSTRING")
 
@@ -63,6 +65,21 @@ class HeadraceParser(SparkParser):
             token = self._prev
         return super().expression(instance, token, comments)
 
+    def _parse_type(
+        self, parse_interval: bool = True, fallback_to_identifier: bool = False
+    ) -> exp.Expr | None:
+        typed = self._curr is not None and self._curr.token_type in self.TYPE_TOKENS
+        text = typed and self._next is not None and self._next.token_type == TokenType.STRING
+        node = super()._parse_type(parse_interval, fallback_to_identifier)
+        if text and isinstance(node, exp.Cast):
+            # DATE 'x' is a constant or a mistake, CAST('x' AS DATE) may fail when it runs.
+            node.meta[TYPED_LITERAL] = True
+        return node
+
+    def _parse_pipe_syntax_query(self, query: exp.Query) -> exp.Query | None:
+        self.raise_error("Pipes are not supported")
+        return None
+
     def _warn_unsupported(self) -> None:
         """Statements that sqlglot does not know are refused anyway, so it need not log them."""
 
@@ -81,6 +98,11 @@ class HeadraceParser(SparkParser):
     _parse_hint = _beginning_at_its_token(SparkParser._parse_hint)
     _parse_function_call = _beginning_at_its_token(SparkParser._parse_function_call)
     _parse_with = _beginning_at_its_token(SparkParser._parse_with)
+    _parse_version = _beginning_at_its_token(SparkParser._parse_version)
+    _parse_historical_data = _beginning_at_its_token(SparkParser._parse_historical_data)
+    _parse_changes = _beginning_at_its_token(SparkParser._parse_changes)
+    _parse_cte = _beginning_at_its_token(SparkParser._parse_cte)
+    _parse_types = _beginning_at_its_token(SparkParser._parse_types)
     _parse_table_sample = _beginning_at_its_token(SparkParser._parse_table_sample)
     _parse_cube_or_rollup = _beginning_at_its_token(SparkParser._parse_cube_or_rollup)
     _parse_grouping_sets = _beginning_at_its_token(SparkParser._parse_grouping_sets)
@@ -121,16 +143,22 @@ def parse_expression(text: str) -> exp.Expr:
         )
     expression: exp.Expr = only[0]
     expression.pop()
+    move_left_over(query, expression)
     return expression
 
 
 def parse_data_type(text: str) -> exp.DataType:
     """A type by its name in Spark."""
+    dialect = HeadraceDialect()
     try:
-        kind = sqlglot.parse_one(text, read=HeadraceDialect, into=exp.DataType)
-    except ParseError:
+        tokens = dialect.tokenize(text)
+        (kind, *_) = dialect.parser().parse_into(exp.DataType, tokens, text)
+    except (ParseError, TokenError):
         kind = None
-    if not isinstance(kind, exp.DataType):
+    if isinstance(kind, exp.DataType):
+        mark_left_over(kind, tokens, text)
+        refuse_left_over(kind)
+    else:
         refuse(
             "SYNTAX_ERROR",
             None,
@@ -146,8 +174,10 @@ def _filled(query: exp.Expr) -> list[str]:
 
 
 def _parse(text: str, shift: int = 0) -> exp.Expr:
+    dialect = HeadraceDialect()
     try:
-        statements = [s for s in sqlglot.parse(text, read=HeadraceDialect) if s is not None]
+        tokens = dialect.tokenize(text)
+        statements = [s for s in dialect.parser().parse(tokens, text) if s is not None]
     except ParseError as error:
         raise _syntax_error(error, shift) from None
     except TokenError as error:
@@ -160,6 +190,7 @@ def _parse(text: str, shift: int = 0) -> exp.Expr:
         mark_positions(statement, text, shift)
     if len(statements) > 1:
         refuse("SEVERAL_STATEMENTS", statements[1], count=len(statements))
+    mark_left_over(statements[0], tokens, text, shift)
     return statements[0]
 
 

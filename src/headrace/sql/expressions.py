@@ -18,25 +18,30 @@ from headrace.plan.types import (
     INTERVAL,
     NULL,
     STRING,
+    DataType,
 )
 from headrace.sql import functions_table as table
 from headrace.sql.calls import CallBinder, FunctionTypes, Origins
+from headrace.sql.dialect import TYPED_LITERAL
 from headrace.sql.literals import (
     bind_literal,
-    data_type,
     fold_cast,
     in_time_zone,
     interval_microseconds,
+    is_time,
 )
 from headrace.sql.refusals import refuse
 from headrace.sql.scope import field_of, resolve, unknown_column
+from headrace.sql.type_names import data_type
 from headrace.sql.typing import (
     CoercionError,
     arithmetic_type,
     can_cast,
     common_type_of,
     comparison_type,
+    is_temporal,
 )
+from headrace.sql.volatile import is_moving_time
 
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -279,10 +284,26 @@ class ExpressionBinder(CallBinder):
         if node.args.get("format") is not None:
             self._unsupported(node, "CAST with a FORMAT", "use to_date or to_timestamp")
         argument, target = self.bind(node.this), data_type(node.args["to"])
+        if node.meta.get(TYPED_LITERAL):
+            self._check_typed_literal(node, argument, target)
         if not can_cast(argument.type, target):
             self._mismatch(node, f"{argument.type} cannot be cast to {target}")
         cast = fold_cast(argument, target, isinstance(node, exp.TryCast))
         return in_time_zone(cast, self.time_zone) if isinstance(cast, Literal) else cast
+
+    def _check_typed_literal(self, node: exp.Cast, argument: Expr, target: DataType) -> None:
+        """``DATE 'x'``: only times are written so, and x must be one."""
+        text = argument.value if isinstance(argument, Literal) else None
+        if not is_temporal(target):
+            self._unsupported(node, f"a constant of the form {target.name.upper()} '…'", "use CAST")
+        if isinstance(text, str) and not is_time(text) and not is_moving_time(text):
+            refuse(
+                "SYNTAX_ERROR",
+                node,
+                near="",
+                reason=f"{text!r} is no {target}",
+                advice="write for example DATE '2024-01-31' or TIMESTAMP '2024-01-31 12:30:00'",
+            )
 
     def _item(self, node: exp.Bracket) -> Expr:
         value = self.bind(node.this)

@@ -283,6 +283,13 @@ OTHER_AGGREGATES = _words(
     "measure"
 )
 
+#: What EXTRACT and date_part take out of a time or an interval, in all of Spark's spellings.
+DATE_FIELDS = _words(
+    "YEAR Y YEARS YR YRS YEAROFWEEK QUARTER QTR MONTH MON MONS MONTHS WEEK W WEEKS "
+    "DAY D DAYS DAYOFWEEK DOW DAYOFWEEK_ISO DOW_ISO DOY HOUR H HOURS HR HRS "
+    "MINUTE M MIN MINS MINUTES SECOND S SEC SECONDS SECS"
+)
+
 _NO_TIME = "use the stream's time column, or the end of its window"
 _NO_CHANCE = "compute it before the stream is registered, or use a hash of the row's columns"
 

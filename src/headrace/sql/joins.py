@@ -81,12 +81,12 @@ def bind_join(
     right: Relation,
     join: exp.Join,
     expressions: MakeBinder,
+    origins: Origins,
     emits_window: bool,
 ) -> Relation:
     """The join of two relations, refused where it could never forget or never be final."""
     kind = _kind(join)
     sides = Side.of(left), Side.of(right)
-    origins = Origins()
     condition, columns = _condition(join, sides, kind, expressions, origins)
     time = _time(join, sides, condition, origins)
     _check(join, sides, kind, condition, time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import datetime
 import decimal as decimal_module
 import re
@@ -54,16 +55,33 @@ def bind_literal(node: exp.Expr) -> Expr | None:
         case exp.Literal():
             return number(str(node.this))
         case exp.HexString():
-            return Literal(bytes.fromhex(str(node.this)), BINARY)
+            return hexadecimal(node)
         case exp.RawString():
             return Literal(str(node.this), STRING)
-        case exp.Concat() if all(isinstance(part, exp.Literal) for part in node.expressions):
+        case exp.Concat() if all(
+            isinstance(part, exp.Literal) and part.is_string for part in node.expressions
+        ):
             # 'a' 'b' is one string.
             return Literal("".join(str(part.this) for part in node.expressions), STRING)
         case exp.Interval():
             return interval(node)
         case _:
             return None
+
+
+def hexadecimal(node: exp.HexString) -> Literal:
+    """``X'1C7'``; a digit that is missing is a zero before the first, as in Spark."""
+    digits = str(node.this)
+    try:
+        return Literal(bytes.fromhex(digits if len(digits) % 2 == 0 else f"0{digits}"), BINARY)
+    except ValueError:
+        refuse(
+            "SYNTAX_ERROR",
+            node,
+            near="",
+            reason=f"X'{digits}' holds something that is no hexadecimal digit",
+            advice="write for example X'1AFF'",
+        )
 
 
 def number(text: str) -> Literal:
@@ -105,6 +123,27 @@ def typed_constant(literal: Literal, target: DataType) -> Literal | None:
     return None
 
 
+_TIME = re.compile(
+    r"[+-]?(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})"
+    r"(?:\.\d*)?)?)?)?.*)?)?)?",
+    re.DOTALL,
+)
+
+
+def is_time(text: str) -> bool:
+    """Whether Spark may read this as a date or a timestamp; the zone is left to Spark.
+
+    >>> is_time("2024-1-31"), is_time("2024-01-31 12:30"), is_time("2024-13-01"), is_time("soon")
+    (True, True, False, False)
+    """
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        return False
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
+    last = calendar.monthrange(2000 + year % 400, month or 1)[1] if month <= 12 else 0
+    return (month or 1) <= 12 and (day or 1) <= last and hour < 24 and minute < 60 and second < 60
+
+
 def in_time_zone(literal: Literal, zone: str | None) -> Literal:
     """A timestamp without a zone as the instant that the session's zone makes of it."""
     value = literal.value
@@ -119,14 +158,19 @@ def in_time_zone(literal: Literal, zone: str | None) -> Literal:
 
 def interval(node: exp.Interval) -> Literal:
     """An INTERVAL of constants; its text is the shortest exact spelling."""
-    if not isinstance(node.this, exp.Literal):
+    amount_node = node.this.this if isinstance(node.this, exp.Neg) else node.this
+    if not isinstance(amount_node, exp.Literal):
         refuse(
             "UNSUPPORTED_EXPRESSION",
             node,
             what_it_is="an INTERVAL of something other than a constant",
             advice="multiply instead: n * INTERVAL 1 MINUTE",
         )
-    text = str(node.this.this)
+    # INTERVAL 5 MINUTES and INTERVAL '5' MINUTES are the same.
+    assert amount_node.is_string or amount_node.is_number
+    text = str(amount_node.this)
+    if isinstance(node.this, exp.Neg):
+        text = text.removeprefix("-") if text.startswith("-") else f"-{text}"
     unit = node.args.get("unit")
     if isinstance(unit, exp.IntervalSpan):
         return _span(node, text, f"{unit.this.name} TO {unit.expression.name}".upper())
@@ -145,6 +189,16 @@ def interval(node: exp.Interval) -> Literal:
                 advice="write for example INTERVAL 10 MINUTES",
             )
         amount = decimal_module.Decimal(term[2]) * (-1 if term[1] == "-" else 1)
+        whole = amount * _MICROSECONDS["SECOND"] if singular == "SECOND" else amount
+        if whole != int(whole):
+            refuse(
+                "SYNTAX_ERROR",
+                node,
+                near="",
+                reason=f"{term[2]} {term[3]} is no interval: only seconds have a fraction, down to "
+                "microseconds",
+                advice="use a smaller unit: INTERVAL 90 MINUTES instead of 1.5 HOURS",
+            )
         if singular in _MONTHS:
             months += int(amount * _MONTHS[singular])
         else:
@@ -197,32 +251,6 @@ def interval_microseconds(literal: Literal) -> int:
     """The length of an interval literal that :func:`interval_literal` made."""
     amount, unit = str(literal.value).split(" ")
     return int(amount) * _MICROSECONDS[unit.upper().removesuffix("S")]
-
-
-def data_type(node: exp.DataType) -> DataType:
-    """A type named in the text, in Spark's own spelling."""
-    nested = [part for part in node.expressions if isinstance(part, exp.DataType)]
-    kind = node.this
-    wanted = {exp.DType.ARRAY: 1, exp.DType.MAP: 2}.get(kind, 0)
-    if len(nested) < wanted:
-        refuse(
-            "SYNTAX_ERROR",
-            node,
-            near="",
-            reason=f"the type {node.sql(dialect='spark')} does not say what it holds",
-            advice="write for example ARRAY<INT> or MAP<STRING, INT>",
-        )
-    if kind == exp.DType.ARRAY:
-        return DataType(f"array<{data_type(nested[0])}>")
-    if kind == exp.DType.MAP:
-        return DataType(f"map<{data_type(nested[0])},{data_type(nested[1])}>")
-    if kind == exp.DType.STRUCT:
-        fields = ",".join(f"{f.name}:{data_type(f.args['kind'])}" for f in node.expressions)
-        return DataType(f"struct<{fields}>")
-    if kind == exp.DType.DECIMAL and not node.expressions:
-        return decimal(10, 0)
-    name = node.sql(dialect="spark").lower().replace(" ", "")
-    return DataType({"timestamp_ltz": "timestamp"}.get(name, name))
 
 
 def fold_cast(argument: Expr, target: DataType, safe: bool) -> Expr:

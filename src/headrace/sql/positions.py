@@ -19,10 +19,15 @@ def mark_positions(tree: exp.Expr, text: str, shift: int = 0) -> None:
     for node in tree.walk():
         offset = node.meta.get("start")
         if offset is not None:
-            line = text.count("\n", 0, offset) + 1
-            column = offset - text.rfind("\n", 0, offset)
-            node.meta[_LINE] = line
-            node.meta[_COLUMN] = column - (shift if line == 1 else 0)
+            place = place_of_offset(text, offset, shift)
+            node.meta[_LINE], node.meta[_COLUMN] = place.line, place.column
+
+
+def place_of_offset(text: str, offset: int, shift: int = 0) -> Position:
+    """The line and column of a character of the text."""
+    line = text.count("\n", 0, offset) + 1
+    column = offset - text.rfind("\n", 0, offset)
+    return Position(line, column - (shift if line == 1 else 0))
 
 
 def position_of(node: exp.Expr | None) -> Position | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -35,10 +36,13 @@ from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW
 from headrace.sql import functions_table as table
 from headrace.sql.expressions import ExpressionBinder, FunctionTypes, Origins
 from headrace.sql.joins import bind_join
+from headrace.sql.reading import refuse_unread, watched
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Relation, Visible, relation
 from headrace.sql.select import SelectBinder
 from headrace.sql.typing import CoercionError, common_type
+from headrace.sql.volatile import moving_times
+from headrace.sql.words import refuse_left_over
 
 Catalog = Mapping[str, Source | Table]
 
@@ -62,6 +66,19 @@ class QueryBinder:
     time_zone: str | None = None
     relations: dict[str, Node] = field(default_factory=dict)
     hints: list[Hint] = field(default_factory=list)
+    origins: Origins = field(default_factory=Origins)
+
+    def bind(self, tree: exp.Expr) -> Node:
+        """The plan of a whole query, of which every part was read."""
+        tree = watched(tree)
+        plan = self.query(tree)
+        for literal in moving_times(plan):
+            place = self.origins.of(literal)
+            name, advice = f"the time {literal.value!r}", table.NONDETERMINISTIC["now"]
+            refuse("NONDETERMINISTIC", place or tree, name=name, advice=advice)
+        refuse_unread(tree)
+        refuse_left_over(tree)
+        return plan
 
     def query(self, node: exp.Expr) -> Node:
         """Any query: SELECT, UNION ALL, or either in parentheses."""
@@ -85,9 +102,13 @@ class QueryBinder:
         if clause.args.get("recursive"):
             refuse("RECURSIVE", clause)
         scope = replace(self, relations=dict(self.relations))
+        names: set[str] = set()
         for cte in clause.expressions:
-            plan = scope.query(cte.this)
-            scope.relations[cte.alias.lower()] = _renamed(plan, cte.args["alias"])
+            name = _alias(cte)
+            if name is None or name.lower() in names:
+                refuse("DUPLICATE_ALIAS", cte, name=name)
+            names.add(name.lower())
+            scope.relations[name.lower()] = _renamed(scope.query(cte.this), cte.args["alias"])
         return scope
 
     def expressions(self, columns: tuple[Visible, ...], origins: Origins) -> ExpressionBinder:
@@ -103,7 +124,7 @@ class QueryBinder:
             advice = "write UNION ALL" if name == "UNION" else "write it as a join"
             refuse("SET_OPERATION", node, operation=name, advice=advice)
         if node.args.get("by_name"):
-            refuse("UNSUPPORTED_CLAUSE", node, clause="UNION BY NAME")
+            refuse("UNION_BY_NAME", node)
         parts: list[Node] = []
         for side in (node.left, node.right):
             plan = self.query(side)
@@ -122,7 +143,7 @@ class QueryBinder:
         if "JOIN_ORDER" in hints:
             joined = _in_order(from_clause.node, hints["JOIN_ORDER"], node.args["hint"])
             from_clause = replace(from_clause, node=joined)
-        plan = SelectBinder(self.expressions, node, from_clause).plan()
+        plan = SelectBinder(self.expressions, node, from_clause, self.origins).plan()
         if "LATE_AGGREGATION" in hints:
             return _aggregated(plan, "late", node.args["hint"])
         if "EARLY_AGGREGATION" in hints:
@@ -132,7 +153,7 @@ class QueryBinder:
 
     def source(self, node: exp.Select) -> Node:
         """What a SELECT reads, with its WHERE and before its columns are chosen."""
-        binder = SelectBinder(self.expressions, node, self._from(node))
+        binder = SelectBinder(self.expressions, node, self._from(node), self.origins)
         binder.filter_rows()
         return binder.source.node
 
@@ -144,14 +165,16 @@ class QueryBinder:
                 found = args[key]
                 place = found[0] if isinstance(found, list) else found
                 refuse(name, place if isinstance(place, exp.Expr) else node, clause=clause)
-        if args.get("distinct") and isinstance(node, exp.Select):
+        if isinstance(node, exp.Select) and args.get("distinct"):
             self._refuse_distinct(node)
+        if isinstance(node, exp.Select) and args.get("kind"):
+            refuse("UNSUPPORTED_CLAUSE", node, clause=f"SELECT AS {args['kind']}")
         if args.get("laterals"):
             lateral = args["laterals"][0]
             view = "LATERAL VIEW" if lateral.args.get("view") else "LATERAL"
             refuse("LATERAL", lateral, what_it_is=view)
         if args.get("pivots"):
-            refuse("PIVOT", args["pivots"][0], clause="PIVOT")
+            _refuse_pivot(args["pivots"][0])
 
     def _refuse_distinct(self, node: exp.Select) -> None:
         columns = ", ".join(e.sql(dialect="spark") for e in node.expressions[:3])
@@ -164,11 +187,21 @@ class QueryBinder:
         """What the hints of a SELECT ask for."""
         clause = node.args.get("hint")
         found: list[Hint] = []
-        for hint in clause.expressions if clause is not None else ():
-            name = hint.name.upper() if isinstance(hint, exp.Expr) else str(hint)
+        if clause is None:
+            return found
+        for hint in clause.expressions:
+            name = hint.name.upper() if isinstance(hint, exp.Anonymous | exp.Var) else str(hint)
             if name not in ("JOIN_ORDER", "EARLY_AGGREGATION", "LATE_AGGREGATION"):
                 refuse("UNKNOWN_HINT", clause, hint_name=name)
+            _refuse_contradiction(name, found, clause)
             given = tuple(argument.name for argument in hint.expressions)
+            if name == "LATE_AGGREGATION" and given:
+                refuse(
+                    "NOT_UNDERSTOOD",
+                    clause,
+                    what_it_is=f"LATE_AGGREGATION({', '.join(given)})",
+                    advice="it takes no names: LATE_AGGREGATION",
+                )
             if node.args.get("from_") is None:
                 refuse("NO_STREAM", node, tables="constants")
             joined = [source.alias_or_name for source in _sources(node)]
@@ -216,7 +249,8 @@ class QueryBinder:
             for alias in right.aliases:
                 if alias.lower() in (known.lower() for known in result.aliases):
                     refuse("DUPLICATE_ALIAS", clause.this, name=alias)
-            result = bind_join(result, right, clause, self.expressions, index == emitting)
+            emits = index == emitting
+            result = bind_join(result, right, clause, self.expressions, self.origins, emits)
             assert isinstance(result.node, Join)
             joins.append(result.node)
         return result, joins
@@ -226,13 +260,14 @@ class QueryBinder:
             case exp.Table():
                 return self._table(node)
             case exp.Subquery() if isinstance(node.this, exp.Table):
-                # Parentheses around a join.
+                # Parentheses around a join; its alias is left unread, and thus refused.
+                self._refuse_modifiers(node)
                 return self._joined(node.this, None)[0]
             case exp.Subquery():
                 self._refuse_modifiers(node)
-                alias = node.args.get("alias")
-                plan = _renamed(self.query(node.this), alias)
-                return relation(plan, node.alias or "subquery")
+                name = _alias(node)
+                plan = _renamed(self.query(node.this), node.args.get("alias"))
+                return relation(plan, name or "subquery")
             case exp.Lateral() | exp.Unnest():
                 refuse("LATERAL", node, what_it_is="LATERAL")
             case exp.Values():
@@ -246,7 +281,7 @@ class QueryBinder:
         if node.args.get("sample"):
             refuse("TABLESAMPLE", node.args["sample"])
         if node.args.get("pivots"):
-            refuse("PIVOT", node.args["pivots"][0], clause="PIVOT")
+            _refuse_pivot(node.args["pivots"][0])
         if node.args.get("laterals"):
             refuse("LATERAL", node.args["laterals"][0], what_it_is="LATERAL VIEW")
         name = ".".join(part.name for part in node.parts)
@@ -255,7 +290,7 @@ class QueryBinder:
             known = [*self.catalog, *self.relations]
             shown = f"known are {', '.join(known)}" if known else "none is registered"
             refuse("UNKNOWN_RELATION", node, name=name, advice=did_you_mean(name, known, shown))
-        return relation(_renamed(found, node.args.get("alias")), node.alias or node.name)
+        return relation(_renamed(found, node.args.get("alias")), _alias(node) or node.name)
 
     def _lookup(self, name: str) -> Node | None:
         lowered = name.lower()
@@ -278,8 +313,38 @@ _CLAUSES: tuple[tuple[str, str, str], ...] = (
     ("locks", "UNSUPPORTED_CLAUSE", "FOR UPDATE"),
     ("match", "UNSUPPORTED_CLAUSE", "MATCH_RECOGNIZE"),
     ("connect", "UNSUPPORTED_CLAUSE", "CONNECT BY"),
-    ("kind", "UNSUPPORTED_CLAUSE", "SELECT AS STRUCT"),
 )
+
+
+def _refuse_pivot(pivot: exp.Expr) -> NoReturn:
+    refuse("PIVOT", pivot, clause="UNPIVOT" if pivot.args.get("unpivot") else "PIVOT")
+
+
+def _alias(node: exp.Expr) -> str | None:
+    """The alias of a relation. ``t@v1`` is read as an alias too, and is none."""
+    clause = node.args.get("alias")
+    name = clause.this if clause is not None else None
+    if name is not None and not isinstance(name, exp.Identifier):
+        refuse(
+            "NOT_UNDERSTOOD",
+            node,
+            what_it_is=f"{name.sql(dialect='spark')} as an alias",
+            advice="write AS and a name",
+        )
+    return None if name is None else str(name.name)
+
+
+def _refuse_contradiction(name: str, others: list[Hint], clause: exp.Expr) -> None:
+    """A hint twice, or early and late aggregation at once."""
+    about_aggregates = ("EARLY_AGGREGATION", "LATE_AGGREGATION")
+    for other in others:
+        if other.name == name or {other.name, name} == set(about_aggregates):
+            refuse(
+                "NOT_UNDERSTOOD",
+                clause,
+                what_it_is=f"{name} beside {other.name}",
+                advice="write one of them",
+            )
 
 
 def _sources(node: exp.Select) -> list[exp.Expr]:

@@ -39,6 +39,9 @@ REFUSALS: tuple[Refusal, ...] = (
         "with writeStream",
     ),
     Refusal(
+        "NOT_UNDERSTOOD", "{what_it_is} is not understood here, and would be ignored", "{advice}"
+    ),
+    Refusal(
         "UNKNOWN_HINT",
         "unknown hint {hint_name}",
         "the hints are JOIN_ORDER(a, b, …), EARLY_AGGREGATION(a, …) and LATE_AGGREGATION",
@@ -110,6 +113,11 @@ REFUSALS: tuple[Refusal, ...] = (
         "UNION_MISMATCH",
         "UNION ALL of {left} and {right}",
         "select the same number of columns with the same types on each side, with CAST if needed",
+    ),
+    Refusal(
+        "UNION_BY_NAME",
+        "UNION ALL BY NAME is not supported",
+        "select the same columns in the same order on each side, and write UNION ALL",
     ),
     Refusal("SUBQUERY", "{kind} subquery is not supported", "write it as a JOIN"),
     Refusal("RECURSIVE", "a recursive WITH is not supported", "write the steps as joins"),

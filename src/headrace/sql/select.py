@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -36,7 +36,7 @@ class SelectBinder:
     expressions: MakeBinder
     node: exp.Select
     source: Relation
-    origins: Origins = field(default_factory=Origins)
+    origins: Origins
 
     def binder(self, **settings: object) -> ExpressionBinder:
         if isinstance(_below_filters(self.source.node), Join):
@@ -83,11 +83,21 @@ class SelectBinder:
             if alias is not None and not shown:
                 items += self._struct_star(item)
                 continue
-            excluded = {
-                e.name.lower() for e in (item.args.get("except_") or item.args.get("except") or [])
-            }
+            excluded = self._excluded(item.this if qualified else item, shown)
             items += [(item, c) for c in shown if c.name.lower() not in excluded]
         return items
+
+    @staticmethod
+    def _excluded(star: exp.Star, shown: list[Visible]) -> set[str]:
+        """The names of ``* EXCEPT (…)``, each of which must be one of the columns."""
+        excluded: set[str] = set()
+        for column in star.args.get("except_") or []:
+            names = [c.name for c in shown]
+            if column.name.lower() not in {name.lower() for name in names}:
+                advice = did_you_mean(column.name, names, f"the columns are {', '.join(names)}")
+                refuse("UNKNOWN_COLUMN", column, name=column.name, advice=advice)
+            excluded.add(column.name.lower())
+        return excluded
 
     def _struct_star(self, item: exp.Expr) -> list[tuple[exp.Expr | None, Visible | None]]:
         """``window.*``: the fields of a struct."""
@@ -172,6 +182,8 @@ class SelectBinder:
         ):
             if group.args.get(key):
                 refuse("GROUPING_SETS", group, clause=clause)
+        if group.args.get("all") is False:
+            refuse("UNSUPPORTED_CLAUSE", group, clause="GROUP BY DISTINCT")
         binder = self.binder(no_aggregates="GROUP BY")
         bound = [(node, binder.bind(node)) for node in self._group_nodes(group, items)]
         grouping = bind_grouping(self.source, bound, binder, group)
