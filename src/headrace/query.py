@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame
 
 from headrace.cost.early_aggregation import plan_name
 from headrace.cost.rows import flow_cost
-from headrace.engine.check import check_expressions
 from headrace.engine.layouts import forced_sharings
 from headrace.engine.policies import join_policy
 from headrace.engine.progress import QueryState
@@ -32,10 +31,10 @@ from headrace.optimizer.joins.steps import Refusal, steps_of
 from headrace.optimizer.probing.describe import DescribedProbes, order_cost
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.join_graph import inputs_of, join_graph, topmost_joins, with_order
-from headrace.plan.nodes import Aggregate, Node, OutputMode, Sink
+from headrace.plan.nodes import Node, OutputMode, Sink
+from headrace.plan.output_modes import natural_mode, output_modes
 from headrace.plan.text import plan_text
 from headrace.plan.types import Schema
-from headrace.plan.windows import Landmark
 from headrace.stats.catalog import Statistics
 
 
@@ -51,7 +50,7 @@ _unnamed = itertools.count(1)
 
 def _as_sink(plan: Node) -> Sink:
     """A plan as the query that would run."""
-    return Sink(plan, "query", "results", _natural_mode(plan))
+    return Sink(plan, "query", "results", natural_mode(plan))
 
 
 @dataclass(frozen=True)
@@ -309,17 +308,14 @@ class QueryWriter:
             self._output_mode(plan),
             tuple(sorted(self._options.items())),
         )
-        check_expressions(race.executor.session, plan)
         return QueryHandle(race, sink, race.add_query(self._query.plan, sink, self._function))
 
     def _output_mode(self, plan: Node) -> OutputMode:
-        natural = _natural_mode(plan)
-        if self._mode is OutputMode.APPEND and natural is OutputMode.UPDATE:
-            raise QueryError(
-                "a landmark never ends, so its results are never final",
-                hint="use outputMode('update')",
-            )
-        return self._mode or natural
+        mode, possible = self._mode or natural_mode(plan), output_modes(plan)
+        if mode in possible:
+            return mode
+        reason, other = _WRONG_MODES[mode]
+        raise QueryError(reason, hint=f"use outputMode({other!r})", condition="OUTPUT_MODE")
 
 
 class QueryHandle:
@@ -363,19 +359,19 @@ class QueryHandle:
         return f"QueryHandle[{self.name}: {self._state.message}]"
 
 
+_WRONG_MODES = {
+    OutputMode.APPEND: ("a landmark never ends, so its results are never final", "update"),
+    OutputMode.UPDATE: (
+        "sessions cannot be written in update mode, because sessions merge",
+        "append",
+    ),
+}
+
 _SHARING_REASONS = {
     Sharing.NONE: "each window from panes of its own",
     Sharing.WINDOWS: "windows from other windows that were asked for",
     Sharing.FACTORS: "auxiliary windows where they pay",
 }
-
-
-def _natural_mode(plan: Node) -> OutputMode:
-    landmark = any(
-        isinstance(node, Aggregate) and isinstance(node.windows[0], Landmark)
-        for node in plan.walk()
-    )
-    return OutputMode.UPDATE if landmark else OutputMode.APPEND
 
 
 def _all_rules() -> list[str]:

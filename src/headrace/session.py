@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampType
 
-from headrace.engine.check import function_type
+from headrace.engine.check import ask_function, check_expressions
 from headrace.engine.ingest import Trigger
 from headrace.engine.race import Race, RegisteredStream
 from headrace.errors import HeadraceError, QueryError, StreamError
 from headrace.merge.printing import explain_merged
 from headrace.plan.durations import parse_duration, positive_duration
-from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source, Table
+from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Node, Source, Table
 from headrace.plan.types import TIMESTAMP, DataType, Field, Schema
 from headrace.query import Query, QueryHandle, QueryWriter, RankedPlan
+from headrace.registration import check_plan
 from headrace.settings import read_settings
-from headrace.sql import plan_query
+from headrace.sql import AskedFunction, plan_query
+from headrace.sql.places import NO_PLACES, Places
 from headrace.stats.catalog import NO_STATISTICS, Statistics
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ class Headrace:
     def sql(self, text: str) -> Query:
         """A query from SQL text."""
         parsed = plan_query(text, self._catalog, self._function_type, self._time_zone())
-        return Query(self._race, self.statistics, parsed.plan)
+        return self._query(parsed.plan, parsed.places)
 
     def read(self, name: str) -> QueryBuilder:
         """A stream or table to build a query from, with PySpark's names."""
@@ -114,16 +116,22 @@ class Headrace:
         return QueryBuilder.read(
             name,
             self._catalog,
-            lambda plan: Query(self._race, self.statistics, plan),
+            self._query,
             self._function_type,
             self._time_zone(),
         )
 
+    def _query(self, plan: Node, places: Places = NO_PLACES) -> Query:
+        """A query that can run, or the reason why it cannot."""
+        check_plan(plan, places, self._race.settings.disabled_rules)
+        check_expressions(self._race.executor.session, plan, places.of)
+        return Query(self._race, self.statistics, plan)
+
     def _time_zone(self) -> str | None:
         return self._spark.conf.get("spark.sql.session.timeZone", None)
 
-    def _function_type(self, name: str, arguments: tuple[DataType, ...]) -> DataType | None:
-        return function_type(self._race.executor.session, name, arguments)
+    def _function_type(self, name: str, arguments: tuple[DataType, ...]) -> AskedFunction | None:
+        return ask_function(self._race.executor.session, name, arguments)
 
     # Running
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from headrace.errors import SqlError
 from headrace.settings import settings_table
-from headrace.sql import functions_table, plan_query
+from headrace.sql import functions_table
 from headrace.sql.refusals import REFUSALS
 from tests.sql.catalog import CATALOG
 from tests.sql.test_refusals import EXAMPLES, MARK
+from tests.support.registering import registered
 
 _PART = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
@@ -61,7 +62,7 @@ def refusals_part() -> str:
 
 def _error(sql: str) -> str:
     try:
-        plan_query(sql, CATALOG)
+        registered(sql, CATALOG)
     except SqlError as error:
         return f"{error.message}; {error.hint}" if error.hint else error.message
     raise AssertionError(f"not refused: {sql}")

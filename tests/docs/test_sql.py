@@ -12,6 +12,7 @@ from headrace.plan.nodes import Node
 from headrace.sql import plan_query
 from tests.docs.examples import document
 from tests.sql.catalog import CATALOG
+from tests.support.registering import registered
 
 TEXT = document("sql.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"^```sql\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
@@ -26,7 +27,7 @@ SAME_IN_SQL = (
 
 @pytest.mark.parametrize("sql", QUERIES)
 def test_queries_can_be_planned(sql: str) -> None:
-    assert plan_query(sql, CATALOG).plan.streams()
+    assert registered(sql, CATALOG).streams()
 
 
 def test_every_window_form_is_shown() -> None:

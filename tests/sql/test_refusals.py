@@ -13,6 +13,7 @@ from headrace.errors import DurationError, HeadraceError, Position, SqlError
 from headrace.sql import plan_query
 from headrace.sql.refusals import REFUSALS
 from tests.sql.catalog import CATALOG
+from tests.support.registering import registered
 
 MARK = "▸"
 
@@ -47,6 +48,12 @@ EXAMPLES = [
     Example("NOT_A_QUERY", "▸DROP TABLE bids", "DROP", "SELECT"),
     Example("NOT_A_QUERY", "▸VALUES (1)", "VALUES", "SELECT"),
     Example(
+        "NOT_UNDERSTOOD",
+        "SELECT ts FROM bids ▸TIMESTAMP AS OF '2024-01-01'",
+        "TIMESTAMP AS OF",
+        "register",
+    ),
+    Example(
         "UNKNOWN_HINT", "SELECT ▸/*+ BROADCAST(bids) */ ts FROM bids", "BROADCAST", "JOIN_ORDER"
     ),
     Example(
@@ -61,6 +68,26 @@ EXAMPLES = [
         "GROUP BY window(b.ts, '1 hour')",
         "a, x",
         "by their aliases",
+    ),
+    Example(
+        "IMPOSSIBLE_EARLY_AGGREGATION",
+        f"SELECT ▸/*+ EARLY_AGGREGATION(b) */ median(b.price) {JOINED} AND {WINDOWED} "
+        "GROUP BY window(b.ts, '1 hour')",
+        "median(b.price) needs the joined rows",
+        "explain()",
+    ),
+    Example(
+        "IMPOSSIBLE_EARLY_AGGREGATION",
+        "SELECT ▸/*+ EARLY_AGGREGATION(b) */ count(*) FROM bids b GROUP BY window(ts, '1 hour')",
+        "no join",
+        "explain()",
+    ),
+    Example(
+        "IMPOSSIBLE_JOIN_ORDER",
+        f"SELECT ▸/*+ JOIN_ORDER(a, c, b) */ page {JOINED} AND {WINDOWED} JOIN clicks c "
+        "ON c.page = b.name AND window(b.ts, '1 hour') = window(c.ts, '1 hour')",
+        "a and c have neither",
+        "explain()",
     ),
     Example(
         "NOTHING_AGGREGATED",
@@ -126,6 +153,25 @@ EXAMPLES = [
         "SELECT ts FROM bids ▸UNION ALL SELECT auction FROM clicks",
         "ts (timestamp) and auction (int)",
         "CAST",
+    ),
+    Example(
+        "UNION_BY_NAME",
+        "SELECT ts FROM bids ▸UNION ALL BY NAME SELECT ts FROM clicks",
+        "BY NAME",
+        "same order",
+    ),
+    Example(
+        "UNION_WITHOUT_STREAM",
+        "SELECT auction FROM bids UNION ALL ▸SELECT id FROM person",
+        "only person",
+        "DataFrame",
+    ),
+    Example(
+        "NO_OUTPUT_MODE",
+        "SELECT count(*) n FROM bids GROUP BY landmark(ts) ▸UNION ALL "
+        "SELECT count(*) FROM bids GROUP BY session_window(ts, '5 minutes')",
+        "update mode",
+        "of their own",
     ),
     Example("SUBQUERY", "SELECT ▸(SELECT max(id) FROM person) FROM bids", "scalar", "JOIN"),
     Example(
@@ -224,6 +270,13 @@ EXAMPLES = [
         "GROUP_BY_WITHOUT_WINDOW", "SELECT ▸count(*) FROM bids", "needs a window", "landmark(ts)"
     ),
     Example(
+        "AGGREGATE_OF_TABLE",
+        "SELECT b.price FROM bids b JOIN (SELECT id, count(*) n FROM person ▸GROUP BY id) p "
+        "ON b.bidder = p.id",
+        "person alone",
+        "table()",
+    ),
+    Example(
         "GROUPING_SETS", _grouped("1", "window(ts, '1 hour'), ▸CUBE(name)"), "CUBE", "UNION ALL"
     ),
     Example("GROUPING_SETS", _grouped("1", "▸ROLLUP(name)"), "ROLLUP", "UNION ALL"),
@@ -251,6 +304,20 @@ EXAMPLES = [
         f"SELECT 1 {JOINED} GROUP BY landmark(a.ts), ▸landmark(b.ts)",
         "2 windows",
         "of each of its streams",
+    ),
+    Example(
+        "WINDOWS_OF_INPUTS",
+        f"SELECT count(DISTINCT b.bidder) {JOINED} ▸GROUP BY trailing(b.ts, '1 hour'), "
+        "landmark(a.ts)",
+        "counts different values",
+        "count, sum",
+    ),
+    Example(
+        "WINDOWS_OF_INPUTS",
+        f"SELECT sum(b.price * a.seller) {JOINED} ▸GROUP BY trailing(b.ts, '1 hour'), "
+        "landmark(a.ts)",
+        "columns of several inputs",
+        "one input at a time",
     ),
     Example(
         "INPUT_WITHOUT_WINDOW",
@@ -384,6 +451,21 @@ EXAMPLES = [
     ),
     Example("JOIN_WITHOUT_KEY", "SELECT 1 FROM bids ▸JOIN clicks", "neither equal keys", "key"),
     Example(
+        "JOIN_WITHOUT_EVENT_TIME",
+        "SELECT b.price FROM (SELECT auction, price FROM bids) b "
+        "▸JOIN clicks c ON b.auction = c.auction",
+        "b has no event time",
+        "time column",
+    ),
+    Example(
+        "JOIN_WITHOUT_EVENT_TIME",
+        "SELECT b.price FROM (SELECT auction, window.start AS s FROM clicks "
+        "GROUP BY auction, window(ts, '1 hour')) x ▸JOIN bids b ON x.auction = b.auction "
+        "AND b.ts BETWEEN x.s AND x.s + INTERVAL 1 HOUR",
+        "x has no event time",
+        "window_time(window)",
+    ),
+    Example(
         "WINDOW_MISMATCH",
         f"SELECT 1 {JOINED} AND ▸window(b.ts, '1 hour') = window(a.ts, '2 hours')",
         "window('1 hour') and window('2 hours')",
@@ -475,7 +557,7 @@ def _place(marked: str) -> tuple[str, Position | None]:
 def test_refusal(example: Example) -> None:
     sql, position = _place(example.sql)
     with pytest.raises(SqlError) as caught:
-        plan_query(sql, CATALOG)
+        registered(sql, CATALOG)
     error = caught.value
     assert error.condition == example.condition, str(error)
     assert example.says in error.message, str(error)

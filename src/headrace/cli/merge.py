@@ -243,17 +243,19 @@ def _planned(
     query: QuerySpec, catalog: Mapping[str, Source | Table], pipeline: Pipeline, settings: Settings
 ) -> Node:
     from headrace.optimizer import optimize
+    from headrace.registration import check_plan
     from headrace.sql import plan_query
 
     zone = pipeline.settings.get("spark.sql.session.timeZone")
     try:
-        plan = plan_query(query.sql, catalog, time_zone=zone).plan
+        parsed = plan_query(query.sql, catalog, time_zone=zone)
+        check_plan(parsed.plan, parsed.places, settings.disabled_rules)
     except HeadraceError as error:
         place = query.at if error.position is None else query.position_in_file(error.position)
         raise PipelineError(
             error.message, hint=error.hint, position=place, condition=error.condition
         ) from error
-    return optimize(plan, settings.disabled_rules).plan
+    return optimize(parsed.plan, settings.disabled_rules).plan
 
 
 def _catalog(pipeline: Pipeline) -> dict[str, Source | Table] | None:
@@ -304,7 +306,7 @@ def _schema(text: str | None) -> Schema | None:
     from sqlglot.errors import SqlglotError
 
     from headrace.plan.types import Schema
-    from headrace.sql.literals import data_type
+    from headrace.sql.type_names import data_type
 
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t ({text or ''})", read="spark")

@@ -1,4 +1,4 @@
-"""Ask Spark, before a query starts, whether it reads every expression as the plan does.
+"""Ask Spark, when a query is registered, whether it reads every expression as the plan does.
 
 The SQL front end types expressions by itself. Here Spark's analyzer has the last word: what it
 refuses is refused now, in one line, instead of in the middle of an epoch.
@@ -6,24 +6,31 @@ refuses is refused now, in one line, instead of in the middle of an epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from headrace.engine.relations import Sql, null_columns, select
 from headrace.engine.spark_errors import one_line
-from headrace.errors import QueryError
+from headrace.errors import Position, QueryError
 from headrace.plan.expressions import AggregateCall, Expr
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project
 from headrace.plan.types import DataType, Schema
+from headrace.sql.calls import AskedFunction
 from headrace.sql.render import data_type, to_sqlglot
 
+#: The place of an expression in the text, if it has one.
+PlaceOf = Callable[[Expr], Position | None]
 
-def check_expressions(session: SparkSession, plan: Node) -> None:
+
+def check_expressions(
+    session: SparkSession, plan: Node, place_of: PlaceOf = lambda expr: None
+) -> None:
     """Raise if Spark does not accept an expression of the plan, or gives it another type."""
     found: list[tuple[Schema, list[Expr]]] = []
     for node in dict.fromkeys(plan.walk()):
@@ -34,7 +41,7 @@ def check_expressions(session: SparkSession, plan: Node) -> None:
     if len(found) > 1 and _all_right(session, found):
         return
     for schema, expressions in found:
-        _check(session, schema, expressions)
+        _check(session, schema, expressions, place_of)
 
 
 def _all_right(session: SparkSession, found: list[tuple[Schema, list[Expr]]]) -> bool:
@@ -57,16 +64,39 @@ def _all_right(session: SparkSession, found: list[tuple[Schema, list[Expr]]]) ->
     )
 
 
-def function_type(
+#: Leaves of Spark's expressions that are another value at each run, and constants within one.
+_MOVING_LEAVES = ("Current", "Now", "Local")
+_SESSION_LEAVES = ("CurrentTimeZone",)
+
+
+def ask_function(
     session: SparkSession, name: str, arguments: tuple[DataType, ...]
-) -> DataType | None:
-    """The type that Spark gives a function of these arguments; None if it knows no such one."""
+) -> AskedFunction | None:
+    """What Spark says of a function of these arguments; None if it knows no such one."""
     values: list[Sql] = [exp.Cast(this=exp.Null(), to=data_type(kind)) for kind in arguments]
     query = exp.Select(expressions=[exp.Anonymous(this=name, expressions=values)])
     try:
-        return DataType(_analyzed(session, query).fields[0].dataType.simpleString())
+        frame = _frame(session, query)
+        kind = DataType(frame.schema.fields[0].dataType.simpleString())
+        analyzed = frame._jdf.queryExecution().analyzed().expressions().apply(0)
     except Exception:
         return None
+    return AskedFunction(kind, is_deterministic(analyzed))
+
+
+def is_deterministic(expression: Any) -> bool:
+    """Whether an expression of Spark is the same whenever it is computed.
+
+    Spark's own flag means: within one run. What is read once per run is told by its class.
+    """
+    kind = expression.getClass().getSimpleName()
+    moving = kind.startswith(_MOVING_LEAVES) and kind not in _SESSION_LEAVES
+    children = expression.children()
+    return (
+        bool(expression.deterministic())
+        and not moving
+        and all(is_deterministic(children.apply(i)) for i in range(children.size()))
+    )
 
 
 def _expressions(node: Node) -> list[Expr]:
@@ -96,13 +126,17 @@ def _question(schema: Schema, expressions: list[Expr], prefix: str) -> exp.Selec
     return select(empty, columns, (), by)
 
 
-def _check(session: SparkSession, schema: Schema, expressions: list[Expr]) -> None:
+def _check(
+    session: SparkSession, schema: Schema, expressions: list[Expr], place_of: PlaceOf
+) -> None:
     query = _question(schema, expressions, "c")
     try:
         fields = _analyzed(session, query).fields
     except Exception as error:
         raise QueryError(
-            f"Spark refuses an expression: {one_line(error)}", condition="INVALID_EXPRESSION"
+            f"Spark refuses an expression: {one_line(error)}",
+            position=place_of(_culprit(session, schema, expressions)),
+            condition="INVALID_EXPRESSION",
         ) from error
     for expr, field in zip(expressions, fields, strict=True):
         found = field.dataType.simpleString()
@@ -110,15 +144,30 @@ def _check(session: SparkSession, schema: Schema, expressions: list[Expr]) -> No
             raise QueryError(
                 f"{expr} is {found} in Spark, but was planned as {expr.type}",
                 hint=f"write CAST({expr} AS {found})",
+                position=place_of(expr),
                 condition="TYPE_MISMATCH",
             )
+
+
+def _culprit(session: SparkSession, schema: Schema, expressions: list[Expr]) -> Expr:
+    """The first expression that Spark refuses by itself."""
+    for expr in expressions:
+        try:
+            _analyzed(session, _question(schema, [expr], "c"))
+        except Exception:
+            return expr
+    return expressions[0]
 
 
 def _analyzed(session: SparkSession, query: exp.Query) -> StructType:
     """Let Spark analyze a query that may well be wrong; PySpark's log of its mistake is not for
     the user, who gets an error of ours."""
+    return _frame(session, query).schema
+
+
+def _frame(session: SparkSession, query: exp.Query) -> DataFrame:
     with _silenced("SQLQueryContextLogger"):
-        return session.sql(query.sql(dialect="spark", normalize_functions=False)).schema
+        return session.sql(query.sql(dialect="spark", normalize_functions=False))
 
 
 @contextmanager

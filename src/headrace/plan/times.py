@@ -94,6 +94,18 @@ def join_lag(node: Join) -> int:
     return max([0, *left.values(), *right.values()])
 
 
+def untimed_inputs(node: Join) -> tuple[str, ...]:
+    """The inputs of a join of streams that have no event time, so that their rows could never be
+    forgotten."""
+    if not is_graph(node):
+        return ()
+    return tuple(
+        leaf.name
+        for leaf in join_graph(node).leaves
+        if not leaf.time and not event_times(leaf.node)
+    )
+
+
 def side_times(node: Join) -> tuple[Times, Times]:
     """Event times of both inputs, named as the join names them."""
 

@@ -11,19 +11,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.plan.nodes import Node
+from headrace.sql.calls import AskedFunction, FunctionTypes
 from headrace.sql.dialect import parse_query
-from headrace.sql.expressions import FunctionTypes
+from headrace.sql.places import NO_PLACES, Places
 from headrace.sql.query import Catalog, Hint, QueryBinder, require_stream
 
-__all__ = ["Catalog", "FunctionTypes", "Hint", "ParsedQuery", "plan_query"]
+__all__ = [
+    "AskedFunction",
+    "Catalog",
+    "FunctionTypes",
+    "Hint",
+    "ParsedQuery",
+    "Places",
+    "plan_query",
+]
 
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A plan and the hints that came with it."""
+    """A plan, the hints that came with it, and where its parts stand in the text."""
 
     plan: Node
     hints: tuple[Hint, ...]
+    places: Places = NO_PLACES
 
 
 def plan_query(
@@ -41,4 +51,4 @@ def plan_query(
     tree = parse_query(text)
     plan = binder.bind(tree)
     require_stream(plan, tree)
-    return ParsedQuery(plan, tuple(binder.hints))
+    return ParsedQuery(plan, tuple(binder.hints), binder.marked(plan, tree))

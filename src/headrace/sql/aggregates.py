@@ -16,6 +16,7 @@ from headrace.plan.nodes import (
     Join,
     Node,
     Project,
+    Table,
 )
 from headrace.plan.times import event_times, input_times
 from headrace.plan.types import STRING, TIMESTAMP, WINDOW, DataType
@@ -264,6 +265,9 @@ def _untimed(node: Node) -> Node | None:
 
 def without_window(relation: Relation, node: exp.Expr | None) -> NoReturn:
     """Refuse an aggregate over a stream that has no window."""
+    if not relation.node.streams():
+        tables = sorted({n.table for n in relation.node.walk() if isinstance(n, Table)})
+        refuse("AGGREGATE_OF_TABLE", node, tables=", ".join(tables))
     times = [
         name for name in event_times(relation.node) if relation.node.schema[name].type == TIMESTAMP
     ]

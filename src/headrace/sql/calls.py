@@ -27,8 +27,17 @@ from headrace.sql.typing import (
 )
 from headrace.sql.windows import bind_window_call
 
-#: Asks somebody who knows (Spark) for the type of a function that our table does not have.
-FunctionTypes = Callable[[str, tuple[DataType, ...]], DataType | None]
+
+@dataclass(frozen=True)
+class AskedFunction:
+    """What Spark says of a function that our table does not have."""
+
+    type: DataType
+    deterministic: bool = True
+
+
+#: Asks somebody who knows (Spark) for a function by its name and the types of its arguments.
+FunctionTypes = Callable[[str, tuple[DataType, ...]], AskedFunction | None]
 
 # Functions that sqlglot knows without parentheses; all of them differ at each run.
 _WITHOUT_PARENTHESES = (
@@ -160,7 +169,10 @@ class CallBinder:
                 "use a function of Spark, or compute it before the stream is registered",
             )
             refuse("UNKNOWN_FUNCTION", node, name=name, advice=advice)
-        return Call(name, arguments, asked)
+        if not asked.deterministic:
+            advice = table.NONDETERMINISTIC["rand"]
+            refuse("NONDETERMINISTIC", node, name=f"{name}()", advice=advice)
+        return Call(name, arguments, asked.type)
 
     def _aggregate(self, node: exp.Anonymous, name: str, canonical: str) -> Expr:
         if self.no_aggregates is not None:
@@ -297,7 +309,7 @@ class CallBinder:
             case exp.IgnoreNulls() | exp.RespectNulls():
                 self._unsupported(
                     node,
-                    "IGNORE NULLS and RESPECT NULLS",
+                    "IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else "RESPECT NULLS",
                     "leave it out, or add FILTER (WHERE value IS NOT NULL)",
                 )
             case exp.Collate():
@@ -323,6 +335,8 @@ class CallBinder:
     def _trim(self, node: exp.Trim) -> Expr:
         value, characters = self.bind(node.this), node.expression
         side = (node.args.get("position") or "").upper()
+        if side not in ("", "BOTH", "LEADING", "TRAILING"):
+            self._unsupported(node, f"TRIM({side} …)", "use BOTH, LEADING or TRAILING")
         if characters is None:
             name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "trim")
             return self._scalar(node, name, (value,))

@@ -41,6 +41,14 @@ def _beginning_at_its_token(parse: Callable[..., Any]) -> Callable[..., Any]:
     return parse_and_mark
 
 
+def _hint_without_places(parser: SparkParser) -> exp.Hint | None:
+    """A hint; it is parsed as a text of its own, so its parts know no places in the query."""
+    hint = SparkParser._parse_hint(parser)
+    for part in hint.walk() if hint is not None else ():
+        part.meta.pop("start", None)
+    return hint
+
+
 class HeadraceParser(SparkParser):
     """Spark's grammar without sqlglot's knowledge of functions."""
 
@@ -95,7 +103,7 @@ class HeadraceParser(SparkParser):
     _parse_unary = _beginning_at_its_token(SparkParser._parse_unary)
     _parse_primary = _beginning_at_its_token(SparkParser._parse_primary)
     _parse_interval = _beginning_at_its_token(SparkParser._parse_interval)
-    _parse_hint = _beginning_at_its_token(SparkParser._parse_hint)
+    _parse_hint = _beginning_at_its_token(_hint_without_places)
     _parse_function_call = _beginning_at_its_token(SparkParser._parse_function_call)
     _parse_with = _beginning_at_its_token(SparkParser._parse_with)
     _parse_version = _beginning_at_its_token(SparkParser._parse_version)

@@ -296,14 +296,20 @@ _NO_CHANCE = "compute it before the stream is registered, or use a hash of the r
 #: Functions that a replay would not repeat, and what to use instead.
 NONDETERMINISTIC = {
     **dict.fromkeys(
-        _words("now current_timestamp current_date curdate current_time localtimestamp"), _NO_TIME
+        _words(
+            "now current_timestamp current_date curdate current_time localtime localtimestamp "
+            "sysdate getdate"
+        ),
+        _NO_TIME,
     ),
     **dict.fromkeys(
         _words(
             "rand random randn randstr uniform uuid shuffle monotonically_increasing_id "
             "spark_partition_id input_file_name input_file_block_start input_file_block_length "
             "current_user session_user user current_database current_schema current_catalog "
-            "current_timezone version reflect java_method try_reflect"
+            "current_path current_timezone version reflect java_method try_reflect "
+            # Spark calls it deterministic, but it draws a random vector to begin with.
+            "aes_encrypt"
         ),
         _NO_CHANCE,
     ),

@@ -19,7 +19,7 @@ from headrace.plan.nodes import (
     SameWindow,
     Within,
 )
-from headrace.plan.times import event_times
+from headrace.plan.times import event_times, untimed_inputs
 from headrace.plan.types import BOOLEAN, TIMESTAMP, WINDOW, DataType
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 from headrace.sql.aggregates import time_column
@@ -101,6 +101,9 @@ def bind_join(
         conjunction(condition.residual),
         emits_window and isinstance(time, SameWindow | SameSession),
     )
+    untimed = untimed_inputs(node)
+    if untimed:
+        refuse("JOIN_WITHOUT_EVENT_TIME", join, input=untimed[0])
     if node.emits_window:
         columns += (Visible(WINDOW_COLUMN, None, Column(WINDOW_COLUMN, WINDOW)),)
     nullable = left.qualified().nullable | right.qualified().nullable
@@ -126,6 +129,8 @@ def _kind(join: exp.Join) -> JoinKind:
             "ANTI": "use LEFT JOIN and WHERE right.key IS NULL",
         }
         refuse("SEMI_JOIN", join, kind=f"a {kind}", advice=advice[kind])
+    if kind not in (("", "OUTER") if side else ("", "INNER")):
+        refuse("UNSUPPORTED_CLAUSE", join, clause=f"{side} {kind} JOIN".strip())
     return JoinKind(side.lower()) if side else JoinKind.INNER
 
 

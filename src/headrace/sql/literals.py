@@ -40,7 +40,20 @@ _MICROSECONDS = {
 }
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _TERM = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
-_DAY_TIME = re.compile(r"([+-]?)(?:(\d+) )?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+_UNITS = {
+    "DAY": r"(?P<DAY>\d+) ",
+    "HOUR": r"(?P<HOUR>\d+):",
+    "MINUTE": r"(?P<MINUTE>\d+):",
+    "SECOND": r"(?P<SECOND>\d+(?:\.\d{1,6})?)",
+}
+_SPANS = {
+    f"{first} TO {last}": re.compile(
+        r"(?P<sign>[+-]?)" + "".join(list(_UNITS.values())[begin : end + 1]).rstrip(" :")
+    )
+    for begin, first in enumerate(_UNITS)
+    for end, last in enumerate(_UNITS)
+    if begin < end
+} | {"YEAR TO MONTH": re.compile(r"(?P<sign>[+-]?)(?P<YEAR>\d+)-(?P<MONTH>\d+)")}
 
 
 def bind_literal(node: exp.Expr) -> Expr | None:
@@ -53,7 +66,11 @@ def bind_literal(node: exp.Expr) -> Expr | None:
         case exp.Literal() if node.is_string:
             return Literal(str(node.this), STRING)
         case exp.Literal():
-            return number(str(node.this))
+            try:
+                return number(str(node.this))
+            except ValueError:
+                what, advice = f"{node.this!r} is no number", "write for example 5e3"
+                refuse("SYNTAX_ERROR", node, near="", reason=what, advice=advice)
         case exp.HexString():
             return hexadecimal(node)
         case exp.RawString():
@@ -138,7 +155,7 @@ def is_time(text: str) -> bool:
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:
-        return False
+        return text.strip().lower() == "epoch"
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
     last = calendar.monthrange(2000 + year % 400, month or 1)[1] if month <= 12 else 0
     return (month or 1) <= 12 and (day or 1) <= last and hour < 24 and minute < 60 and second < 60
@@ -218,13 +235,7 @@ def interval(node: exp.Interval) -> Literal:
 
 def _span(node: exp.Interval, text: str, span: str) -> Literal:
     """``INTERVAL '1 02:03:04' DAY TO SECOND`` and its like."""
-    months = re.fullmatch(r"([+-]?)(\d+)-(\d+)", text)
-    if months and span == "YEAR TO MONTH":
-        total = int(months[2]) * 12 + int(months[3])
-        return Literal(f"{-total if months[1] == '-' else total} months", INTERVAL_MONTHS)
-    padded = text if not span.endswith("MINUTE") else f"{text}:00"
-    padded = f"{text}:00:00" if span == "DAY TO HOUR" else padded
-    match = _DAY_TIME.fullmatch(padded)
+    match = _SPANS[span].fullmatch(text.strip()) if span in _SPANS else None
     if match is None:
         refuse(
             "SYNTAX_ERROR",
@@ -233,11 +244,13 @@ def _span(node: exp.Interval, text: str, span: str) -> Literal:
             reason=f"the interval {text!r} is not {span}",
             advice="write for example INTERVAL '1 02:30:00' DAY TO SECOND",
         )
-    sign, days, hours, minutes, seconds = match.groups()
-    total = int(days or 0) * _MICROSECONDS["DAY"] + int(hours or 0) * _MICROSECONDS["HOUR"]
-    total += int(minutes) * _MICROSECONDS["MINUTE"]
-    total += int(decimal_module.Decimal(seconds) * _MICROSECONDS["SECOND"])
-    return interval_literal(-total if sign == "-" else total)
+    sign = -1 if match["sign"] == "-" else 1
+    amounts = {unit: amount for unit, amount in match.groupdict().items() if unit != "sign"}
+    if span == "YEAR TO MONTH":
+        months = int(amounts["YEAR"]) * 12 + int(amounts["MONTH"])
+        return Literal(f"{sign * months} months", INTERVAL_MONTHS)
+    total = sum(decimal_module.Decimal(amounts[unit]) * _MICROSECONDS[unit] for unit in amounts)
+    return interval_literal(sign * int(total))
 
 
 def interval_literal(micros: int) -> Literal:

@@ -32,10 +32,13 @@ from headrace.plan.nodes import (
     Table,
     Union,
 )
+from headrace.plan.output_modes import output_modes
 from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW
 from headrace.sql import functions_table as table
 from headrace.sql.expressions import ExpressionBinder, FunctionTypes, Origins
 from headrace.sql.joins import bind_join
+from headrace.sql.places import Places
+from headrace.sql.positions import position_of
 from headrace.sql.reading import refuse_unread, watched
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Relation, Visible, relation
@@ -67,18 +70,29 @@ class QueryBinder:
     relations: dict[str, Node] = field(default_factory=dict)
     hints: list[Hint] = field(default_factory=list)
     origins: Origins = field(default_factory=Origins)
+    #: From which part of the text joins and aggregates came.
+    places: dict[Node, exp.Expr] = field(default_factory=dict)
 
     def bind(self, tree: exp.Expr) -> Node:
         """The plan of a whole query, of which every part was read."""
         tree = watched(tree)
         plan = self.query(tree)
-        for literal in moving_times(plan):
-            place = self.origins.of(literal)
-            name, advice = f"the time {literal.value!r}", table.NONDETERMINISTIC["now"]
-            refuse("NONDETERMINISTIC", place or tree, name=name, advice=advice)
+        for constant in moving_times(plan):
+            plain = isinstance(constant, Literal)
+            refuse(
+                "NONDETERMINISTIC",
+                self.origins.of(constant) or tree,
+                name=f"the time {constant}" if plain else "a computed constant read as a time",
+                advice=table.NONDETERMINISTIC["now"],
+            )
         refuse_unread(tree)
         refuse_left_over(tree)
         return plan
+
+    def marked(self, plan: Node, tree: exp.Expr) -> Places:
+        """Where the parts of a plan that was bound stand in the text."""
+        nodes = {node: position_of(place) for node, place in self.places.items()}
+        return Places(plan, position_of(tree), nodes, self.origins)
 
     def query(self, node: exp.Expr) -> Node:
         """Any query: SELECT, UNION ALL, or either in parentheses."""
@@ -128,8 +142,13 @@ class QueryBinder:
         parts: list[Node] = []
         for side in (node.left, node.right):
             plan = self.query(side)
+            if not plan.streams():
+                refuse("UNION_WITHOUT_STREAM", side, tables=_tables(plan))
             parts += plan.parts if isinstance(plan, Union) else (plan,)
-        return Union(_with_equal_types(parts, node))
+        union = Union(_with_equal_types(parts, node))
+        if not output_modes(union):
+            refuse("NO_OUTPUT_MODE", node)
+        return union
 
     # SELECT
 
@@ -143,13 +162,25 @@ class QueryBinder:
         if "JOIN_ORDER" in hints:
             joined = _in_order(from_clause.node, hints["JOIN_ORDER"], node.args["hint"])
             from_clause = replace(from_clause, node=joined)
+            for join in joined.walk():
+                if isinstance(join, Join) and join.order is not None:
+                    self.places.setdefault(join, node.args["hint"])
         plan = SelectBinder(self.expressions, node, from_clause, self.origins).plan()
         if "LATE_AGGREGATION" in hints:
-            return _aggregated(plan, "late", node.args["hint"])
+            plan = _aggregated(plan, "late", node.args["hint"])
         if "EARLY_AGGREGATION" in hints:
             names = ", ".join(hints["EARLY_AGGREGATION"]) or "none"
-            return _aggregated(plan, names, node.args["hint"])
+            plan = _aggregated(plan, names, node.args["hint"])
+        self._remember_aggregate(plan, node)
         return plan
+
+    def _remember_aggregate(self, plan: Node, node: exp.Select) -> None:
+        while isinstance(plan, Project | Filter):
+            plan = plan.input
+        group = node.args.get("group")
+        if isinstance(plan, Aggregate) and group is not None:
+            hinted = plan.early not in ("", "late") and not plan.also
+            self.places.setdefault(plan, node.args["hint"] if hinted else group)
 
     def source(self, node: exp.Select) -> Node:
         """What a SELECT reads, with its WHERE and before its columns are chosen."""
@@ -252,6 +283,7 @@ class QueryBinder:
             emits = index == emitting
             result = bind_join(result, right, clause, self.expressions, self.origins, emits)
             assert isinstance(result.node, Join)
+            self.places.setdefault(result.node, clause)
             joins.append(result.node)
         return result, joins
 
@@ -262,6 +294,7 @@ class QueryBinder:
             case exp.Subquery() if isinstance(node.this, exp.Table):
                 # Parentheses around a join; its alias is left unread, and thus refused.
                 self._refuse_modifiers(node)
+                self._refuse_modifiers(node.this)
                 return self._joined(node.this, None)[0]
             case exp.Subquery():
                 self._refuse_modifiers(node)
@@ -461,8 +494,11 @@ def _with_equal_types(parts: list[Node], node: exp.Expr) -> tuple[Node, ...]:
 def require_stream(plan: Node, node: exp.Expr) -> None:
     """Refuse a query over tables alone."""
     if not plan.streams():
-        tables = sorted({n.table for n in plan.walk() if isinstance(n, Table)})
-        refuse("NO_STREAM", node, tables=", ".join(tables) or "nothing")
+        refuse("NO_STREAM", node, tables=_tables(plan))
+
+
+def _tables(plan: Node) -> str:
+    return ", ".join(sorted({n.table for n in plan.walk() if isinstance(n, Table)})) or "nothing"
 
 
 def _aggregated(plan: Node, early: str, clause: exp.Expr) -> Node:

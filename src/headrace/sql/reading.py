@@ -39,9 +39,11 @@ class Arguments(dict[str, Any]):
 WITHOUT_MEANING: dict[type[exp.Expr], frozenset[str]] = {
     # Spark's names are case-insensitive, quoted or not.
     exp.Identifier: frozenset({"quoted"}),
-    # How the dialect divides and concatenates, which sqlglot notes for other dialects.
+    # How Spark divides, concatenates and casts, which sqlglot notes for other dialects.
     exp.Div: frozenset({"typed", "safe"}),
     exp.Concat: frozenset({"safe", "coalesce"}),
+    exp.DPipe: frozenset({"safe"}),
+    exp.TryCast: frozenset({"safe", "requires_string"}),
     # Whether a type holds others, which its kind says.
     exp.DataType: frozenset({"nested"}),
 }
@@ -77,6 +79,7 @@ _CLAUSES: dict[tuple[type[exp.Expr], str], tuple[str, str]] = {
     (exp.In, "unnest"): ("IN UNNEST(…)", "use array_contains(array, value)"),
     (exp.In, "field"): ("IN without a list", "write IN (…), or array_contains(array, value)"),
     (exp.Cast, "default"): ("DEFAULT … ON CONVERSION ERROR", "use coalesce(TRY_CAST(…), …)"),
+    (exp.DataType, "expressions"): ("a length of this type", "name the type alone"),
     (exp.DataType, "collate"): ("COLLATE", "compare lower(a) with lower(b)"),
     (exp.ColumnDef, "constraints"): ("a constraint in a type", "name the field and its type alone"),
     (exp.Distinct, "on"): ("DISTINCT ON", _LEAVE_IT_OUT),

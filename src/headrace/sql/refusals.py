@@ -57,9 +57,19 @@ REFUSALS: tuple[Refusal, ...] = (
         "write the hint after the SELECT that has the GROUP BY, or leave it out",
     ),
     Refusal(
+        "IMPOSSIBLE_EARLY_AGGREGATION",
+        "the hint EARLY_AGGREGATION cannot be followed: {reason}",
+        "leave the hint out; explain() shows which inputs are aggregated early",
+    ),
+    Refusal(
         "INVALID_JOIN_ORDER",
         "JOIN_ORDER names {given}, but the query joins {joined}",
         "name each joined relation once, by its alias",
+    ),
+    Refusal(
+        "IMPOSSIBLE_JOIN_ORDER",
+        "the joins cannot run in the order of the hint: {reason}",
+        "leave the hint out; explain() lists the valid orders",
     ),
     Refusal(
         "FIXED_JOIN_ORDER",
@@ -119,6 +129,16 @@ REFUSALS: tuple[Refusal, ...] = (
         "UNION ALL BY NAME is not supported",
         "select the same columns in the same order on each side, and write UNION ALL",
     ),
+    Refusal(
+        "UNION_WITHOUT_STREAM",
+        "a part of the UNION ALL reads no stream, only {tables}",
+        "put these rows into the DataFrame of a stream, or join the table with a stream",
+    ),
+    Refusal(
+        "NO_OUTPUT_MODE",
+        "a landmark is written in update mode, and sessions cannot be, because they merge",
+        "register the parts of the UNION ALL as queries of their own",
+    ),
     Refusal("SUBQUERY", "{kind} subquery is not supported", "write it as a JOIN"),
     Refusal("RECURSIVE", "a recursive WITH is not supported", "write the steps as joins"),
     Refusal(
@@ -175,6 +195,11 @@ REFUSALS: tuple[Refusal, ...] = (
         "add window({time}, '10 minutes') to the GROUP BY, or landmark({time}) for totals so far",
     ),
     Refusal(
+        "AGGREGATE_OF_TABLE",
+        "an aggregate of {tables} alone would be computed once, not as streams go on",
+        "aggregate it with Spark, and register the result with table()",
+    ),
+    Refusal(
         "GROUPING_SETS",
         "{clause} is not supported",
         "write one query per grouping and join them with UNION ALL",
@@ -184,6 +209,12 @@ REFUSALS: tuple[Refusal, ...] = (
         "the GROUP BY has {count} windows",
         "to compute several at once write windows(window(…), window(…)); a join without a "
         "condition on time may have trailing(…) or landmark(…) of each of its streams",
+    ),
+    Refusal(
+        "WINDOWS_OF_INPUTS",
+        "windows of each input of a join cannot be computed here: {reason}",
+        "use count, sum, avg, min and max of one input at a time, or give the join a condition on "
+        "time and group by one window",
     ),
     Refusal(
         "INPUT_WITHOUT_WINDOW",
@@ -265,6 +296,12 @@ REFUSALS: tuple[Refusal, ...] = (
         "JOIN_WITHOUT_KEY",
         "the join has neither equal keys nor a bound on time, so nothing could ever be forgotten",
         "add a.key = b.key, or b.{time} BETWEEN a.{time} - INTERVAL … AND a.{time} + INTERVAL …",
+    ),
+    Refusal(
+        "JOIN_WITHOUT_EVENT_TIME",
+        "{input} has no event time when it is joined, so its rows could never be forgotten",
+        "select the stream's time column in the derived table, or window, whose time is "
+        "window_time(window)",
     ),
     Refusal(
         "WINDOW_MISMATCH",

@@ -47,7 +47,7 @@ def data_type(node: exp.DataType) -> DataType:
         refuse(
             "UNSUPPORTED_EXPRESSION",
             node,
-            what_it_is=f"the type {node.sql(dialect='spark')}",
+            what_it_is=f"the type {getattr(kind, 'value', kind)}",
             advice=f"use one of {', '.join(sorted({*_PLAIN.values(), 'decimal(10,2)'}))}",
         )
     return DataType(_PLAIN[kind])

@@ -1,4 +1,5 @@
-"""Texts that mean another time at each run: 'now', 'today', 'tomorrow' and 'yesterday'.
+"""Texts that mean another time at each run: 'now', 'today', 'tomorrow', 'yesterday', and '10:30',
+which is half past ten of the day on which it is read.
 
 Spark reads such a text as a time wherever a constant string becomes a date or a timestamp: in a
 typed literal or a CAST, in a function of times, and by itself where a string meets a time in a
@@ -11,14 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from headrace.plan.expressions import Call, Cast, Column, Expr, Literal
+from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Union
 from headrace.plan.types import STRING
 from headrace.sql import functions_table as table
 from headrace.sql.typing import is_temporal
 
-#: A special word, and maybe a time zone after it. 'epoch' is always the same.
-_MOVING = re.compile(r"\s*(?:now|today|tomorrow|yesterday)\b.*", re.IGNORECASE | re.DOTALL)
+#: A special word, or a time without a day. 'epoch' is always the same.
+_MOVING = re.compile(
+    r"\s*(?:(?:now|today|tomorrow|yesterday)\b|T?\d{1,2}:).*", re.IGNORECASE | re.DOTALL
+)
 #: Functions that read any argument as a time.
 _AS_TIME = frozenset(
     {"date", "timestamp", "to_date", "try_to_date", "to_timestamp", "try_to_timestamp"}
@@ -35,14 +38,17 @@ Constants = Mapping[str, Literal]
 def is_moving_time(text: str) -> bool:
     """Whether Spark makes another time of this text at each run.
 
-    >>> is_moving_time(" Now UTC"), is_moving_time("epoch"), is_moving_time("nowhere")
-    (True, False, False)
+    >>> is_moving_time(" Now "), is_moving_time("T10:30"), is_moving_time("nowhere")
+    (True, True, False)
     """
     return _MOVING.fullmatch(text) is not None
 
 
-def moving_times(plan: Node) -> Iterator[Literal]:
-    """The constants of a plan that are read as a time and mean another one at each run."""
+def moving_times(plan: Node) -> Iterator[Expr]:
+    """The constants of a plan that are read as a time and mean another one at each run.
+
+    A constant that is computed (``concat('n', 'ow')``) may be any, and is taken for one.
+    """
     for node in plan.walk():
         known: dict[str, Literal] = {}
         for side, names in _named_inputs(node):
@@ -51,7 +57,7 @@ def moving_times(plan: Node) -> Iterator[Literal]:
             yield from _within(expr, known)
 
 
-def _within(expr: Expr, known: Constants) -> Iterator[Literal]:
+def _within(expr: Expr, known: Constants) -> Iterator[Expr]:
     for part in expr.walk():
         match part:
             case Cast() if is_temporal(part.type):
@@ -61,8 +67,9 @@ def _within(expr: Expr, known: Constants) -> Iterator[Literal]:
             case _:
                 continue
         for operand in operands:
-            if operand.type == STRING:
-                yield from _moving(operand, known)
+            constant = known.get(operand.name) if isinstance(operand, Column) else operand
+            if constant is not None and constant.type == STRING and _moves(constant, known):
+                yield constant
 
 
 def _reads_times(call: Call) -> bool:
@@ -76,13 +83,14 @@ def _reads_times(call: Call) -> bool:
     return any(is_temporal(kind) or kind.is_interval for kind in types)
 
 
-def _moving(operand: Expr, known: Constants) -> Iterator[Literal]:
-    """The special words that a constant operand is made of."""
-    parts = [known.get(p.name, p) if isinstance(p, Column) else p for p in operand.walk()]
-    if any(isinstance(part, Column) for part in parts):
-        return
-    words = [p for p in parts if isinstance(p, Literal) and isinstance(p.value, str)]
-    yield from (word for word in words if is_moving_time(str(word.value)))
+def _moves(constant: Expr, known: Constants) -> bool:
+    """Whether a string that is read as a time may be a moving one."""
+    if isinstance(constant, Literal):
+        return is_moving_time(str(constant.value))
+    return not any(
+        isinstance(part, AggregateCall) or (isinstance(part, Column) and part.name not in known)
+        for part in constant.walk()
+    )
 
 
 def _constants(node: Node) -> dict[str, Literal]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -38,6 +38,7 @@ _ADVICE = {
 }
 _OTHERWISE = "leave it out, or quote it with ` if it is a name"
 _LEFT_OVER = "headrace_left_over"
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[^\W\d]\w*")
 _HINT_ADVICE = "write one hint, as /*+ … */ after SELECT; several go into it with commas"
 
@@ -53,16 +54,18 @@ def mark_left_over(tree: exp.Expr, tokens: Iterable[Token], text: str, shift: in
     def add(what: str, advice: str, offset: int) -> None:
         found.append((what, advice, place_of_offset(text, offset, shift)))
 
+    end = 0
     for token in tokens:
         written = text[token.start : token.end + 1]
-        for comment in token.comments[token.token_type == TokenType.HINT :]:
-            if comment.startswith("+"):
-                offset = text.find(f"/*{comment}")
-                add("a hint here", _HINT_ADVICE, max(offset, 0))
+        for offset in _hints(text, end, token.start):
+            add("this hint", _HINT_ADVICE, offset)
         if token.token_type == TokenType.NUMBER:
-            numbers[token.text] -= 1
-            if numbers[token.text] < 0:
-                add(f"the number {token.text}", "leave it out", token.start)
+            # .5 is a point and a number to the tokenizer, and 0.5 in the tree.
+            pointed = token.start == end and text[end - 1 : end] == "." and numbers[f"0.{written}"]
+            number = f"0.{written}" if pointed else token.text
+            numbers[number] -= 1
+            if numbers[number] < 0:
+                add(f"the number {written}", "leave it out", token.start)
         elif token.token_type == TokenType.STAR:
             stars -= 1
             if stars < 0:
@@ -71,8 +74,18 @@ def mark_left_over(tree: exp.Expr, tokens: Iterable[Token], text: str, shift: in
             add(written, "write the number itself, or X'…' for bytes", token.start)
         elif _WORD.fullmatch(written) and written.upper() not in words | GRAMMAR:
             add(f"the word {written}", _ADVICE.get(written.upper(), _OTHERWISE), token.start)
+        end = token.end + 1
+    for offset in _hints(text, end, len(text)):
+        add("this hint", _HINT_ADVICE, offset)
     if found:
         tree.meta[_LEFT_OVER] = found
+
+
+def _hints(text: str, begin: int, end: int) -> Iterator[int]:
+    """Where hints stand between two tokens; one that was read is a token itself."""
+    for comment in _COMMENT.finditer(text, begin, end):
+        if comment[0].startswith("/*+"):
+            yield comment.start()
 
 
 def move_left_over(source: exp.Expr, target: exp.Expr) -> None:
