@@ -72,6 +72,29 @@ def race(spark: SparkSession, frame: DataFrame) -> Headrace:
         ),
         ("SELEC k FROM bids", "SYNTAX_ERROR", "cannot be read near"),
         ("SELECT nonsense(k) AS x FROM bids", "UNKNOWN_FUNCTION", "no function nonsense()"),
+        # What only Spark knows, and what only the compiler does.
+        (
+            "SELECT k, unix_seconds('2024-01-01') AS x FROM bids",
+            "INVALID_EXPRESSION",
+            "(line 1, column 11)",
+        ),
+        (
+            "SELECT '2024-01-01' - INTERVAL 1 DAY AS x FROM bids",
+            "TYPE_MISMATCH",
+            "(line 1, column 8) - write CAST",
+        ),
+        ("SELECT k FROM bids WHERE current_path() = 'x'", "NONDETERMINISTIC", "column 26"),
+        (
+            "SELECT b.k FROM (SELECT k FROM bids) b JOIN clicks c ON b.k = c.k",
+            "JOIN_WITHOUT_EVENT_TIME",
+            "(line 1, column 40)",
+        ),
+        (
+            "SELECT /*+ EARLY_AGGREGATION(bids) */ COUNT(*) FROM bids "
+            "GROUP BY window(ts, '1 hour')",
+            "IMPOSSIBLE_EARLY_AGGREGATION",
+            "(line 1, column 8)",
+        ),
     ],
 )
 def test_sql_that_cannot_be_a_query(race: Headrace, text: str, condition: str, words: str) -> None:
@@ -122,6 +145,14 @@ def test_queries_that_cannot_start(race: Headrace, tmp_path: Path) -> None:
     check_error(refused(lambda: query.writeStream.queryName("a/b")), "INVALID_QUERY", "'a/b'")
     mode = refused(lambda: query.writeStream.outputMode("complete"))
     check_error(mode, "INVALID_QUERY", "use 'append' or 'update'")
+    landmark = race.sql("SELECT COUNT(*) AS n FROM bids GROUP BY landmark(ts)")
+    never = refused(landmark.writeStream.outputMode("append").format("results").start)
+    check_error(never, "OUTPUT_MODE", "never final", "use outputMode('update')")
+    sessions = race.sql("SELECT COUNT(*) AS n FROM bids GROUP BY session_window(ts, '1 hour')")
+    merging = refused(
+        sessions.writeStream.outputMode("update").start,
+    )
+    check_error(merging, "OUTPUT_MODE", "sessions merge", "use outputMode('append')")
     handle = query.writeStream.queryName("twice").format("results").start()
     check_error(refused(start("results", "twice")), "DUPLICATE_QUERY", "named 'twice' already")
     used = refused(lambda: race.drop("bids"))

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.engine.check import ask_function, is_deterministic
+from headrace.errors import HeadraceError, SqlError
 from headrace.plan.expressions import AggregateCall
 from headrace.plan.nodes import Aggregate, Project
 from headrace.plan.text import expression_text
+from headrace.plan.types import INT, DataType
+from headrace.sql import AskedFunction, plan_query
 from headrace.sql import functions_table as table
-from headrace.sql import plan_query
 from tests.sql.catalog import CATALOG, TYPED
 
 if TYPE_CHECKING:
@@ -257,6 +259,50 @@ def test_every_function_has_the_type_that_spark_gives_it(typed: SparkSession) ->
     assert not wrong, "\n".join(wrong)
     assert len(scalars) > 200
     assert len(others) > 40
+
+
+def test_every_function_is_the_same_at_each_run(typed: SparkSession) -> None:
+    """What Spark itself calls deterministic, and nothing that it reads from its surroundings."""
+    scalars = [text for name, text in _examples() if name in table.SCALARS] + OTHER_EXPRESSIONS
+    aggregates = [text for name, text in _examples() if name not in table.SCALARS]
+    for examples in (scalars, aggregates):
+        columns = ", ".join(f"({text}) AS c{index}" for index, text in enumerate(examples))
+        frame = typed.sql(f"SELECT {columns} FROM typed")
+        found = frame._jdf.queryExecution().analyzed().expressions()
+        assert found.size() == len(examples)
+        moving = [text for i, text in enumerate(examples) if not is_deterministic(found.apply(i))]
+        assert not moving
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *((name, ()) for name in ("rand", "uuid", "now", "current_date", "current_path")),
+        *((name, ()) for name in ("monotonically_increasing_id", "input_file_name")),
+        ("shuffle", (DataType("array<int>"),)),
+        ("randstr", (INT,)),
+        ("unix_timestamp", ()),
+    ],
+)
+def test_functions_that_move_are_known_by_spark(
+    typed: SparkSession, name: str, arguments: tuple[DataType, ...]
+) -> None:
+    """So that a function that our table has never heard of is refused as these are."""
+    asked = ask_function(typed, name, arguments)
+    if name == "randstr":
+        # Its length must be a constant, and we ask with NULL.
+        assert asked is None or not asked.deterministic
+        return
+    assert asked is not None
+    assert not asked.deterministic
+
+
+def test_an_unknown_function_that_moves_is_refused(typed: SparkSession) -> None:
+    def ask(name: str, arguments: tuple[DataType, ...]) -> AskedFunction | None:
+        return AskedFunction(INT, deterministic=False)
+
+    with pytest.raises(SqlError, match=r"NONDETERMINISTIC: later\(\).*line 1, column 8"):
+        plan_query("SELECT later(i) AS x FROM typed", CATALOG, ask)
 
 
 def _our_type_or_refusal(text: str, *, aggregate: bool) -> tuple[str | None, str]:

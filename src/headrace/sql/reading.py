@@ -59,8 +59,8 @@ _DERIVED = "write a derived table: (SELECT … FROM a JOIN b ON …) AS alias"
 
 #: How an argument is written in SQL, and what to write instead.
 _CLAUSES: dict[tuple[type[exp.Expr], str], tuple[str, str]] = {
-    (exp.Table, "version"): ("VERSION AS OF and TIMESTAMP AS OF", _AS_IT_WAS),
-    (exp.Table, "when"): ("AT and BEFORE", _AS_IT_WAS),
+    (exp.Table, "version"): ("VERSION AS OF or TIMESTAMP AS OF", _AS_IT_WAS),
+    (exp.Table, "when"): ("AT or BEFORE", _AS_IT_WAS),
     (exp.Table, "changes"): ("CHANGES", _LEAVE_IT_OUT),
     (exp.Table, "hints"): ("WITH (…)", _LEAVE_IT_OUT),
     (exp.Table, "ordinality"): ("WITH ORDINALITY", _LEAVE_IT_OUT),
