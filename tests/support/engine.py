@@ -31,6 +31,7 @@ from headrace.engine.report import EpochReport
 from headrace.engine.runner import EpochRunner, Running
 from headrace.engine.sinks.base import QuerySink
 from headrace.engine.writes import Steps, Write
+from headrace.errors import HeadraceError
 from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging
 from headrace.optimizer import optimize
@@ -90,6 +91,7 @@ class EngineRun:
 
     rows: dict[str, list[list[tuple[Any, ...]]]]
     reports: list[EpochReport] = field(default_factory=list)
+    failures: dict[str, HeadraceError] = field(default_factory=dict)
 
 
 def tiny_executor(spark: SparkSession, **settings: str) -> Executor:
@@ -125,11 +127,13 @@ def run_engine(
     plans: Sequence[WindowPlan] = (WindowPlan(),),
     then: Executor | None = None,
     as_given: frozenset[str] = frozenset(),
+    may_fail: bool = False,
 ) -> EngineRun:
     """Run queries over epochs; ``restart_after`` forgets everything but the checkpoint there.
 
     ``then`` is the executor after the first restart, if not the same. Plans of the queries named in
-    ``as_given`` are not optimized.
+    ``as_given`` are not optimized. With ``may_fail`` a query that fails is left out, and the run
+    tells why; otherwise the first failure is raised.
 
     ``plans`` say how windows share panes and are computed, one after the other and over again: a
     change of plan between two epochs must never show in the results.
@@ -148,6 +152,7 @@ def run_engine(
     running = {n: Running(LiveQuery(sink.sink, None), sink) for n, sink in sinks.items()}
     runner = _open(executor, folder, running, plans[0])
     reports = []
+    failures: dict[str, HeadraceError] = {}
     for number, epoch in enumerate(epochs):
         batches = {
             stream: Batch(
@@ -159,8 +164,9 @@ def run_engine(
             if stream in runner.physical.sources
         }
         report = runner.run(batches)
-        if report.failures:
+        if report.failures and not may_fail:
             raise next(iter(report.failures.values()))
+        failures |= report.failures
         reports.append(report)
         runner.tidy(compaction)
         plan = plans[(number + 1) % len(plans)]
@@ -178,7 +184,7 @@ def run_engine(
         name: [sink.epochs.get(number + 1, []) for number in range(len(epochs))]
         for name, sink in sinks.items()
     }
-    return EngineRun(rows, reports)
+    return EngineRun(rows, reports, failures)
 
 
 def _open(

@@ -26,18 +26,36 @@ def coalesced(partial: Partial, owned: bool, counts: Sequence[str]) -> Sql:
     An aggregate that no single input owns is one of the joined rows, and all sets are others.
     """
     value: Sql = column(partial.name) if owned else state_of_row(partial)
+    return partial.merge(_of_all(partial, value, counts))
+
+
+def coalesced_where_sound(
+    partial: Partial, sound: str, counts: Sequence[str], everybody: Sequence[str]
+) -> Sql:
+    """The same of a partial aggregate that its set has only where the column ``sound`` is true.
+
+    Where it is not, the aggregate is one of the joined rows, and ``everybody`` has counts.
+    """
+    stored = _of_all(partial, column(partial.name), counts)
+    computed = _of_all(partial, state_of_row(partial), everybody)
+    chosen = exp.Case(ifs=[exp.If(this=column(sound), true=stored)], default=computed)
+    return partial.merge(chosen)
+
+
+def _of_all(partial: Partial, value: Sql, counts: Sequence[str]) -> Sql:
+    """The partial aggregate of all the rows that a joined row stands for."""
     assert partial.call is not None
-    if partial.call.function in SCALED and counts:
-        factors: list[Sql] = [column(name) for name in counts]
-        product = reduce(lambda a, b: exp.Mul(this=a, expression=b), factors)
-        value = _times(value, product, partial.type)
-    return partial.merge(value)
+    if partial.call.function not in SCALED or not counts:
+        return value
+    factors: list[Sql] = [column(name) for name in counts]
+    product = reduce(lambda a, b: exp.Mul(this=a, expression=b), factors)
+    return _times(value, product, partial.type)
 
 
 def _times(value: Sql, count: Sql, kind: DataType) -> Sql:
     if kind == BIGINT:
-        return exp.Mul(this=value, expression=exp.paren(count))
+        return exp.Mul(this=exp.paren(value), expression=exp.paren(count))
     as_factor = DataType("decimal(20,0)") if kind.is_decimal else kind
     factor = exp.Cast(this=count, to=data_type(as_factor))
     # The cast keeps a decimal from growing.
-    return exp.Cast(this=exp.Mul(this=value, expression=factor), to=data_type(kind))
+    return exp.Cast(this=exp.Mul(this=exp.paren(value), expression=factor), to=data_type(kind))

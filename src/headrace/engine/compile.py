@@ -27,7 +27,7 @@ from headrace.engine.operators.row_store import (
 )
 from headrace.engine.operators.session_aggregate import SessionAggregate
 from headrace.engine.operators.session_store import SessionStore
-from headrace.engine.operators.stateless import RowByRow, SourceRows, UnionRows
+from headrace.engine.operators.stateless import RowByRow, SourceRows, UnionRows, may_raise
 from headrace.engine.operators.window_aggregate import Reading, WindowAggregate
 from headrace.engine.partials import Decomposed, coverage_of, decompose_all
 from headrace.engine.physical import LiveQuery, Physical
@@ -381,9 +381,14 @@ class _Compiler:
     def arranged(
         self, node: Node, time: str, lateness: Lateness | None, retention: Retention
     ) -> Arranged:
-        """A reading of the stored rows of a node; streams share one store each."""
+        """A reading of the stored rows of a node; streams share one store each.
+
+        What can raise on the way from a stream is computed once, when a row arrives: read from a
+        shared store it would be computed for some rows and not for others, as epochs and other
+        queries have it.
+        """
         base, chain = unchained(self.input(node))
-        if isinstance(base, SourceRows):
+        if isinstance(base, SourceRows) and not any(map(may_raise, chain)):
             stream = base.node.stream
             name = store_names.rows_of_stream(stream)
             store = self._row_store(name, self._stream_rows[stream], base.node.time)
@@ -396,7 +401,8 @@ class _Compiler:
             store = self._row_store(name, operator, time)
             store.columns |= set(node.schema.names)
             store.wanted.append(None)
-            arranged = Arranged(store, node.schema, (), time, lateness, None)
+            visible_from = self.visible_from if isinstance(base, SourceRows) else None
+            arranged = Arranged(store, node.schema, (), time, lateness, visible_from)
         if lateness is not None:
             store.lateness.add(lateness)
         store.retentions.append(retention)

@@ -14,13 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from headrace.engine.partials import Decomposed, Partial, decompose_all
-from headrace.optimizer.safety import is_movable
+from headrace.optimizer.safety import argument_can_raise, is_movable
 from headrace.plan.expressions import AggregateCall, Expr, Named, conjunction, conjuncts
 from headrace.plan.nodes import Aggregate, Filter, Node, Source
 from headrace.plan.types import BOOLEAN
 
-#: Aggregates that take values as they are.
-_OF_ANYTHING = frozenset({"count", "min", "max", "bool_or", "bool_and", "any", "every", "some"})
 #: The reserved name of the mark among a query's aggregates.
 PRESENT = "__present"
 
@@ -55,17 +53,12 @@ def can_fold(nodes: Iterable[Aggregate]) -> bool:
         met = [key.expr for key in node.keys]
         for named in node.aggregates:
             assert isinstance(named.expr, AggregateCall)
-            if not _casts_nothing(named.expr):
+            if argument_can_raise(named.expr):
                 return False
             met += named.expr.children
         if not all(map(is_movable, met)):
             return False
     return True
-
-
-def _casts_nothing(call: AggregateCall) -> bool:
-    """Sums of texts are sums of casts, and those raise for a text that is no number."""
-    return call.function in _OF_ANYTHING or all(a.type.is_numeric for a in call.arguments)
 
 
 def folded(node: Aggregate) -> Folded:

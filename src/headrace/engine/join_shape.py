@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from headrace.engine.operators.join_conditions import exact_condition
-from headrace.engine.relations import Sql, sql_of
+from headrace.engine.relations import Sql, one_after_the_other, sql_of
 from headrace.errors import QueryError
+from headrace.optimizer.safety import can_raise
 from headrace.plan.expressions import Expr
 from headrace.plan.join_graph import JoinGraph, join_graph
 from headrace.plan.nodes import Join, JoinKind
@@ -21,10 +22,15 @@ from headrace.plan.times import event_times, graph_lag
 
 @dataclass(frozen=True)
 class Condition:
-    """Part of the join's predicate, with the columns it needs."""
+    """Part of the join's predicate, with the columns it needs.
+
+    One that ``raises`` for some rows is met by those alone that satisfy all that never do, whatever
+    the order of the joins.
+    """
 
     sql: Sql
     columns: frozenset[str]
+    raises: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,16 @@ class JoinShape:
     outer: bool
     #: Whether what conditions on time imply for other pairs holds too; not where times are rounded.
     implies: bool = True
+
+    @property
+    def certain(self) -> list[Sql]:
+        """The conditions that never raise."""
+        return [condition.sql.copy() for condition in self.conditions if not condition.raises]
+
+    @property
+    def last(self) -> Sql | None:
+        """The others as one condition, in the order in which they are written."""
+        return one_after_the_other(c.sql.copy() for c in self.conditions if c.raises)
 
     def own_time(self, index: int) -> str:
         """The time column of an input, by its own name: the one that conditions use, else one by
@@ -91,8 +107,12 @@ def join_shape(node: Join) -> JoinShape:
     for edge in graph.times:
         columns = edge.time.left.columns() | edge.time.right.columns()
         conditions += [Condition(sql, columns) for sql in exact_condition(edge.time)]
-    conditions += [Condition(sql_of(p), p.columns()) for p in graph.predicates]
+    conditions += map(predicate_condition, graph.predicates)
     return JoinShape(graph, tuple(conditions), node.kind is not JoinKind.INNER)
+
+
+def predicate_condition(predicate: Expr) -> Condition:
+    return Condition(sql_of(predicate), predicate.columns(), can_raise(predicate))
 
 
 def key_condition(left: Expr, right: Expr) -> Sql:

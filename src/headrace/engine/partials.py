@@ -18,11 +18,14 @@ from functools import lru_cache
 from sqlglot import exp
 
 from headrace.engine.relations import Sql, call, column, number
+from headrace.optimizer.safety import argument_can_raise, can_raise
 from headrace.plan.coverage import Coverage
-from headrace.plan.expressions import AggregateCall, Call, Cast, Expr, Named, conjunction
-from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, DataType, Field
+from headrace.plan.expressions import AggregateCall, Call, Cast, Expr, Literal, Named, conjunction
+from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, DataType, Field
 from headrace.sql.render import data_type, spark_sql, to_sqlglot
 
+_HALF_BITS = 32
+_HALF = 1 << _HALF_BITS
 MOMENTS = DataType("struct<n:bigint,mean:double,m2:double>")
 
 # Aggregates that merge with themselves.
@@ -39,6 +42,8 @@ _VARIANCE: dict[str, tuple[bool, bool]] = {
     "stddev_samp": (True, True),
     "stddev_pop": (False, True),
 }
+#: Aggregates to which a NULL is as good as no row.
+_WITHOUT_NULLS = _SELF_MERGING | _VARIANCE.keys() | {"count", "count_if", "sum", "avg", "mean"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class Partial:
     idempotent: bool = False
     #: The aggregate that it is; None for a state that SQL has no function for.
     call: AggregateCall | None = None
+    #: Whether a row might stop the query on its way into it.
+    raises: bool = False
 
     @property
     def field(self) -> Field:
@@ -102,6 +109,8 @@ def decompose(aggregate: AggregateCall) -> Decomposed | None:
     if name == "count_if":
         partial = _partial(aggregate, _plain(aggregate), BIGINT, _sum_as(BIGINT))
         return Decomposed((partial,), column(partial.name))
+    if name == "sum" and _is_wide(aggregate):
+        return _wide_sum(aggregate)
     if name == "sum":
         partial = _partial(aggregate, _plain(aggregate), kind, _sum_as(kind))
         return Decomposed((partial,), column(partial.name))
@@ -114,6 +123,44 @@ def decompose(aggregate: AggregateCall) -> Decomposed | None:
     if name in _VARIANCE:
         return _variance(aggregate)
     return None
+
+
+def of_rows(aggregate: Expr) -> Sql:
+    """An aggregate of rows that are all at hand."""
+    assert isinstance(aggregate, AggregateCall)
+    if not _is_wide(aggregate) or aggregate.distinct:
+        return to_sqlglot(lazily_filtered(aggregate))
+    parts = _wide_sum(aggregate)
+    updates = {partial.name: partial.update for partial in parts.partials}
+
+    def in_place(node: Sql) -> Sql:
+        is_partial = isinstance(node, exp.Column) and node.name in updates
+        return updates[node.name].copy() if is_partial else node
+
+    return parts.finish.copy().transform(in_place)
+
+
+def lazily_filtered(aggregate: AggregateCall) -> AggregateCall:
+    """The same aggregate, whose arguments are never computed for rows that its filter leaves out.
+
+    Spark computes an argument that several aggregates share once and for every row, before it asks
+    their filters. A CASE it leaves alone.
+    """
+    condition, arguments = aggregate.filter, aggregate.arguments
+    if condition is None or aggregate.function not in _WITHOUT_NULLS or len(arguments) != 1:
+        return aggregate
+    if not can_raise(arguments[0]):
+        return aggregate
+    chosen = Call("case", (condition, arguments[0]), arguments[0].type)
+    return replace(aggregate, arguments=(chosen,), filter=None)
+
+
+def update_where(partial: Partial, condition: Expr) -> Sql:
+    """The partial state of the rows that satisfy a condition; nothing is computed of the others."""
+    update = partial.call
+    assert update is not None
+    both = [condition, *([] if update.filter is None else [update.filter])]
+    return to_sqlglot(lazily_filtered(replace(update, filter=conjunction(both))))
 
 
 def state_of_row(partial: Partial) -> Sql:
@@ -138,15 +185,15 @@ def state_of_row(partial: Partial) -> Sql:
 
 
 def _plain(aggregate: AggregateCall) -> AggregateCall:
-    return AggregateCall(
-        aggregate.function, aggregate.arguments, aggregate.type, False, aggregate.filter
-    )
+    return replace(aggregate, distinct=False)
 
 
 def _partial(
     aggregate: AggregateCall, update: AggregateCall, kind: DataType, merge: Callable[[Sql], Sql]
 ) -> Partial:
-    return Partial(_column_name(update), kind, to_sqlglot(update), merge, call=update)
+    rendered = to_sqlglot(lazily_filtered(update))
+    raises = argument_can_raise(update)
+    return Partial(_column_name(update), kind, rendered, merge, call=update, raises=raises)
 
 
 #: Remembered: plans are compiled anew whenever a query comes or goes, and text takes the longest.
@@ -159,6 +206,32 @@ def _column_name(update: AggregateCall) -> str:
 def _sum_as(kind: DataType) -> Callable[[Sql], Sql]:
     """Merge by summing; the cast keeps a decimal from growing with each level of merging."""
     return lambda stored: exp.Cast(this=call("sum", stored), to=data_type(kind))
+
+
+def _is_wide(aggregate: AggregateCall) -> bool:
+    """Whether sums on the way may lie outside the range of the sum's own type."""
+    return aggregate.function == "sum" and aggregate.arguments[0].type == BIGINT
+
+
+def _wide_sum(aggregate: AggregateCall) -> Decomposed:
+    """A sum of bigints as two: of their upper and of their lower 32 bits.
+
+    Neither overflows for as long as a group has less than 2^31 rows, in whatever order they are
+    added, subtracted or multiplied by counts. So whether a sum fails is decided where it is
+    finished, by its value alone. A decimal would do the same at three times the cost.
+    """
+    (argument,) = aggregate.arguments
+    upper = Call("shiftright", (argument, Literal(_HALF_BITS, INT)), BIGINT)
+    lower = Call("&", (argument, Literal(_HALF - 1, BIGINT)), BIGINT)
+    halves = [
+        _partial(aggregate, replace(_plain(aggregate), arguments=(half,)), BIGINT, _sum_as(BIGINT))
+        for half in (upper, lower)
+    ]
+    high, low = (column(half.name) for half in halves)
+    carried = exp.paren(high + call("shiftright", low, exp.Literal.number(_HALF_BITS)))
+    rest = exp.BitwiseAnd(this=low.copy(), expression=number(_HALF - 1))
+    # Too great a number of upper halves overflows here, and nothing else does.
+    return Decomposed(tuple(halves), carried * number(_HALF) + exp.paren(rest))
 
 
 def _average(aggregate: AggregateCall) -> Decomposed:
@@ -192,7 +265,9 @@ def _variance(aggregate: AggregateCall) -> Decomposed:
     state = AggregateCall("moments", (value,), MOMENTS, False, aggregate.filter)
 
     def over(name: str, kind: DataType) -> str:
-        return spark_sql(AggregateCall(name, (value,), kind, False, aggregate.filter))
+        return spark_sql(
+            lazily_filtered(AggregateCall(name, (value,), kind, False, aggregate.filter))
+        )
 
     count, mean = over("count", BIGINT), over("avg", DOUBLE)
     spread = over("var_pop", DOUBLE)
@@ -200,7 +275,8 @@ def _variance(aggregate: AggregateCall) -> Decomposed:
         f"named_struct('n', {count}, 'mean', coalesce({mean}, 0.0D), "
         f"'m2', coalesce({spread} * {count}, 0.0D))"
     )
-    partial = Partial(_column_name(state), MOMENTS, update, _merge_moments)
+    raises = argument_can_raise(state)
+    partial = Partial(_column_name(state), MOMENTS, update, _merge_moments, raises=raises)
     sample, root = _VARIANCE[aggregate.function]
     stored = column(partial.name).sql(dialect="spark")
     # Too few values have no variance: NULL, not a division by zero.

@@ -10,15 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from sqlglot import exp
 
-from headrace.plan.expressions import Expr
+from headrace.optimizer.safety import can_raise
+from headrace.plan.expressions import Expr, conjuncts
 from headrace.plan.nodes import Filter, Join, Node, Project
 from headrace.plan.types import Schema
 from headrace.sql.render import data_type, to_sqlglot
 
 Sql = exp.Expr
+
+#: A function that numbers the rows of a task.
+ROW_NUMBER = "monotonically_increasing_id"
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,40 @@ def distributed(query: exp.Query, names: Iterable[str]) -> exp.Select:
     return rows
 
 
+def held(query: exp.Query, mark: str) -> exp.Select:
+    """The same rows, and a column: whatever is computed of them is computed of these rows alone.
+
+    Spark takes a condition apart and evaluates it as far below as its columns are known, for rows
+    that a join or another condition then drops. It leaves alone what asks for a column that differs
+    from row to row.
+    """
+    numbered = select(query, None).select(named(call(ROW_NUMBER), mark), copy=False)
+    return select(numbered, None, [column(mark) >= number(0)])
+
+
+def met(left: exp.Query, right: exp.Query, condition: Sql) -> tuple[exp.Select, exp.Select, Sql]:
+    """Two sides of a join and a condition on its pairs that Spark evaluates for pairs only."""
+    sides = []
+    for side, mark in ((left, "__met_left"), (right, "__met_right")):
+        sides.append(select(side, None).select(named(call(ROW_NUMBER), mark), copy=False))
+    both = exp.and_(
+        column("__met_left") >= number(0), column("__met_right") >= number(0), copy=False
+    )
+    return sides[0], sides[1], _if(both, condition)
+
+
+def one_after_the_other(conditions: Iterable[Sql]) -> Sql | None:
+    """Conditions of which each is evaluated only where those before it hold, in every engine."""
+    result: Sql | None = None
+    for condition in reversed(list(conditions)):
+        result = condition if result is None else _if(condition, result)
+    return result
+
+
+def _if(condition: Sql, then: Sql) -> Sql:
+    return exp.Case(ifs=[exp.If(this=condition, true=then)], default=exp.false())
+
+
 def keep(names: Iterable[str]) -> dict[str, Sql]:
     return {name: column(name) for name in names}
 
@@ -158,9 +197,20 @@ def union_all(queries: list[exp.Query]) -> exp.Query:
 def apply_row_by_row(node: Filter | Project, rows: Relation) -> Relation:
     """A filter or projection over rows."""
     if isinstance(node, Filter):
-        return Relation(select(rows.query, None, [to_sqlglot(node.predicate)]), node.schema)
+        return Relation(_filtered(node, rows), node.schema)
     columns = {c.name: to_sqlglot(c.expr) for c in node.columns}
     return Relation(select(rows.query, columns), node.schema)
+
+
+def _filtered(node: Filter, rows: Relation) -> exp.Select:
+    certain = list(takewhile(lambda part: not can_raise(part), conjuncts(node.predicate)))
+    rest = conjuncts(node.predicate)[len(certain) :]
+    kept = select(rows.query, None, map(to_sqlglot, certain))
+    if not rest:
+        return kept
+    condition = one_after_the_other(map(to_sqlglot, rest))
+    assert condition is not None
+    return select(held(kept, "__kept"), keep(node.schema.names), [condition])
 
 
 def qualify(

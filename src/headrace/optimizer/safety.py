@@ -7,8 +7,16 @@ that it never saw. The lists name what is known never to raise; everything else 
 
 from __future__ import annotations
 
-from headrace.plan.expressions import COMPARISONS, Call, Cast, Column, Expr, Literal
-from headrace.plan.types import DataType
+from headrace.plan.expressions import (
+    COMPARISONS,
+    AggregateCall,
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Literal,
+)
+from headrace.plan.types import BOOLEAN, DataType
 
 _NEVER_RAISE = frozenset(
     {
@@ -44,6 +52,11 @@ _NOT_DETERMINISTIC = frozenset(
         *("current_time", "unix_timestamp", "version", "java_method", "reflect"),
     }
 )
+_DIVISIONS = frozenset({"/", "%", "div"})
+#: Aggregates that take values as they are.
+_OF_ANYTHING = frozenset(
+    {"count", "count_if", "min", "max", "bool_or", "bool_and", "any", "every", "some"}
+)
 _UP_TO_INT = frozenset({"tinyint", "smallint", "int", "void"})
 _WIDER = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
@@ -56,6 +69,21 @@ def is_deterministic(expr: Expr) -> bool:
 def can_raise(expr: Expr) -> bool:
     """Whether evaluating it on some row might stop the query."""
     return any(raises_itself(e) for e in expr.walk())
+
+
+def argument_can_raise(call: AggregateCall) -> bool:
+    """Whether taking a row into an aggregate might stop the query; what it adds up to is another
+    matter.
+
+    Sums of texts are sums of casts, and those raise for a text that is no number.
+    """
+    casts = call.function not in _OF_ANYTHING and not _are_numbers(call.arguments)
+    return casts or any(map(can_raise, call.children))
+
+
+def key_can_raise(left: Expr, right: Expr) -> bool:
+    """Whether comparing two keys of a join might stop the query."""
+    return can_raise(Call("=", (left, right), BOOLEAN))
 
 
 def is_movable(expr: Expr) -> bool:
@@ -76,6 +104,10 @@ def raises_itself(expr: Expr) -> bool:
             return not (expr.type.is_fractional and _are_numbers(arguments))
         case Call(function=function, arguments=arguments) if function in _OF_NUMBERS:
             return not _are_numbers(arguments)
+        case Call(function=function, arguments=(left, right)) if function in _DIVISIONS:
+            return not (_are_plain(left, right) and _always_divides(right, function))
+        case Call(function="shiftright", arguments=(value, places)):
+            return not (value.type.is_integer and places.type.name in _UP_TO_INT)
         case Call(function=function, arguments=arguments) if function in _PLACES_IN_TEXT:
             return not all(a.type.name in _UP_TO_INT for a in arguments[1:])
         case Call(function=function, arguments=arguments) if function in _ONE_TYPE:
@@ -92,6 +124,19 @@ def raises_itself(expr: Expr) -> bool:
 
 def _are_numbers(arguments: tuple[Expr, ...]) -> bool:
     return all(a.type.is_numeric or a.type.name == "void" for a in arguments)
+
+
+def _are_plain(*arguments: Expr) -> bool:
+    """Whether these are whole numbers or floating point, whose quotients are bounded."""
+    return all(a.type.is_integer or a.type.is_fractional for a in arguments)
+
+
+def _always_divides(divisor: Expr, function: str) -> bool:
+    """Whether it is a constant that is not zero. The least bigint divided by -1 is too great."""
+    value = divisor.value if isinstance(divisor, Literal) else None
+    if not isinstance(value, int | float):
+        return False
+    return value != 0 and not (function == "div" and value == -1)
 
 
 def _cast_always_works(given: DataType, wanted: DataType) -> bool:

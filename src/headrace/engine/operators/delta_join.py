@@ -35,6 +35,7 @@ from headrace.engine.relations import (
     any_of,
     call,
     column,
+    held,
     keep,
     millis,
     named,
@@ -233,13 +234,16 @@ class DeltaJoin(Operator):
         on: list[Sql] = [
             exp.EQ(this=column("__left_start"), expression=column("__right_start")),
             *(key_condition(edge.left_key, edge.right_key) for edge in self._graph.keys),
-            *(condition.sql.copy() for condition in self._shape.conditions),
+            *self._shape.certain,
         ]
         pairs = (
             exp.Select(expressions=[exp.Star()])
             .from_(sides[0].subquery("l", copy=False), copy=False)
             .join(sides[1].subquery("r", copy=False), on=all_of(on), join_type="inner", copy=False)
         )
+        last = self._shape.last
+        if last is not None:
+            pairs = select(held(pairs, "__pairs"), None, [last])
         start = column("__left_start")
         span = window_struct(start, start.copy() + number(window.length))
         return select(pairs, None).select(named(span, WINDOW_COLUMN), copy=False)

@@ -10,7 +10,7 @@ from sqlglot import exp
 from headrace.cost.window_joins import time_span
 from headrace.engine.join_shape import JoinShape, key_condition
 from headrace.engine.operators.join_conditions import buckets, with_bucket
-from headrace.engine.relations import Sql, all_of, column, select
+from headrace.engine.relations import Sql, all_of, column, held, select
 from headrace.optimizer.joins.boundary_swap import swapped
 from headrace.optimizer.joins.containment import implied_time
 from headrace.plan.nodes import JoinTime, Order, SameWindow
@@ -45,7 +45,8 @@ def join_in_order(
             left, right = right, left
         return _joined(shape, left, right)
 
-    return part(order).query
+    joined, last = part(order).query, shape.last
+    return joined if last is None else select(held(joined, "__pairs"), None, [last])
 
 
 def _joined(shape: JoinShape, left: Part, right: Part) -> Part:
@@ -54,7 +55,7 @@ def _joined(shape: JoinShape, left: Part, right: Part) -> Part:
     now = [
         position
         for position, condition in enumerate(shape.conditions)
-        if position not in before and condition.columns <= both
+        if position not in before and condition.columns <= both and not condition.raises
     ]
     on = [shape.conditions[position].sql.copy() for position in now]
     for members in shape.graph.key_classes:

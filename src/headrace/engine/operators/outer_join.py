@@ -19,6 +19,7 @@ from headrace.engine.relations import (
     all_of,
     column,
     floor_to,
+    met,
     micros,
     millis,
     null_columns,
@@ -138,7 +139,7 @@ class OuterJoin(Operator):
         reach: Reach,
     ) -> exp.Select:
         on = [key_condition(edge.left_key, edge.right_key) for edge in self._shape.graph.keys]
-        on += [condition.sql.copy() for condition in self._shape.conditions]
+        on += self._shape.certain
         # The partners are repeated in neighbour buckets, not the rows: for an anti join a row
         # must meet all of its partners at once, and a partner twice does no harm.
         found = buckets(self._edge.time, other.time, side.time, reach.swapped())
@@ -146,6 +147,10 @@ class OuterJoin(Operator):
             partners = with_bucket(partners, found.present, "__partner", found.repeats)
             rows = with_bucket(rows, found.added, "__row", False)
             on.insert(0, exp.EQ(this=column("__partner"), expression=column("__row")))
+        last = self._shape.last
+        if last is not None:
+            rows, partners, last = met(rows, partners, last)
+            on.append(last)
         return (
             exp.Select(expressions=[exp.Star()])
             .from_(rows.subquery("l", copy=False), copy=False)

@@ -24,7 +24,7 @@ from headrace.engine.operators.counting import (
     watch_counts,
 )
 from headrace.engine.operators.row_store import Retention, all_covered, least_horizon
-from headrace.engine.partials import Partial
+from headrace.engine.partials import Partial, update_where
 from headrace.engine.relations import (
     Relation,
     Sql,
@@ -40,10 +40,11 @@ from headrace.engine.relations import (
     sql_of,
 )
 from headrace.engine.writes import Kept, Steps
+from headrace.optimizer.safety import can_raise
 from headrace.plan.coverage import is_partitioned_by
 from headrace.plan.durations import format_duration
-from headrace.plan.expressions import Column, Expr
-from headrace.plan.types import BIGINT, Field, Schema
+from headrace.plan.expressions import Call, Column, Expr
+from headrace.plan.types import BIGINT, BOOLEAN, Field, Schema
 from headrace.plan.windows import Hopping
 from headrace.stats.load import observed_load
 
@@ -160,6 +161,8 @@ class PaneStore(Store):
     def counts(self) -> str | None:
         if not self.active or self.panes.given or self._is_filtered:
             return None
+        if any(partial.raises and partial.call is None for partial in self.partials.values()):
+            return None
         return counted_stream(self.source)
 
     @property
@@ -180,7 +183,8 @@ class PaneStore(Store):
             anyone = any_of([exp.paren(sql_of(f)) for f in filters])
             rows = Relation(select(rows.query, None, [anyone]), rows.schema)
         groups: dict[str, Sql] = {
-            name: sql_of(key) for name, key in zip(self.key_names, self.keys, strict=True)
+            name: sql_of(self._of_timed_rows(key) if counting else key)
+            for name, key in zip(self.key_names, self.keys, strict=True)
         }
         groups |= self._pane_columns()
         query, counted = self._aggregated(epoch, rows, groups, counting)
@@ -227,11 +231,22 @@ class PaneStore(Store):
         """The new rows' partial states, and the columns that are only there to be counted."""
         # Group by position: a key expression is then written once.
         positions = [exp.Literal.number(i + 1) for i in range(len(groups))]
-        sums = {p.name: p.update for p in self.ordered()}
+        sums = {
+            p.name: update_where(p, self._has_time) if counting and p.raises else p.update
+            for p in self.ordered()
+        }
         counted: dict[str, Sql] = {ROWS: exp.Count(this=exp.Star()), **self._late_by_row(epoch)}
         if counting:
             counted[GREATEST] = call("max", millis(column(self.time.name)))
         return select(rows.query, {**groups, **counted, **sums}, group_by=positions), counted
+
+    @property
+    def _has_time(self) -> Expr:
+        return Call("not", (Call("isnull", (self.time,), BOOLEAN),), BOOLEAN)
+
+    def _of_timed_rows(self, key: Expr) -> Expr:
+        """A key of which nothing is computed for rows without a time, which no query sees."""
+        return Call("case", (self._has_time, key), key.type) if can_raise(key) else key
 
     def _watched(self, epoch: Epoch) -> dict[str, Sql]:
         """What else a kind of panes wants to see of its rows."""

@@ -68,9 +68,10 @@ class ProbeJoin(Operator):
             return None
         memory = self._memory(epoch)
         cut_by = self._cut_by(leaves)
+        last = self._shape.last
         join = ProbedInput(
             leaves,
-            [condition.sql for condition in self._shape.conditions],
+            [*self._shape.certain, *([] if last is None else [last])],
             {driver: memory.orders[driver] for driver, leaf in enumerate(leaves) if leaf.new.files},
             self.node.schema,
             lambda: self._definition(epoch),

@@ -18,6 +18,7 @@ from headrace.engine.operators.expansion import (
 )
 from headrace.engine.operators.old_and_new import NEW, old_and_new
 from headrace.engine.operators.row_store import Arranged
+from headrace.engine.partials import of_rows
 from headrace.engine.relations import (
     Relation,
     Sql,
@@ -139,7 +140,7 @@ class RowAggregate(Operator):
         columns: dict[str, Sql] = {key.name: sql_of(key.expr) for key in self.node.keys}
         by = [*(sql_of(key.expr) for key in self.node.keys), *groups]
         columns |= extra
-        columns |= {a.name: sql_of(a.expr) for a in self.node.aggregates}
+        columns |= {a.name: of_rows(a.expr) for a in self.node.aggregates}
         computed = {name: columns[name] for name in self.node.schema.names}
         # Without keys Spark makes one group even of no rows; only groups with rows count.
         computed["__rows"] = exp.Count(this=exp.Star())

@@ -8,7 +8,7 @@ from headrace.engine.epoch import Epoch
 from headrace.engine.operators.base import Operator, Step
 from headrace.engine.operators.row_store import Arranged
 from headrace.engine.operators.session_store import FIRST, LAST, SessionStore
-from headrace.engine.partials import Decomposed
+from headrace.engine.partials import Decomposed, of_rows
 from headrace.engine.relations import (
     Relation,
     Sql,
@@ -100,7 +100,7 @@ class SessionAggregate(Operator):
             for key, stored in zip(self.node.keys, self.store.key_names, strict=True)
         }
         columns[WINDOW_COLUMN] = self._window()
-        columns |= {a.name: sql_of(a.expr) for a in self.node.aggregates}
+        columns |= {a.name: of_rows(a.expr) for a in self.node.aggregates}
         by = [column(name) for name in (*self.store.key_names, FIRST, LAST)]
         ordered = {name: columns[name] for name in self.node.schema.names}
         return Relation(select(joined, ordered, (), by), self.node.schema)

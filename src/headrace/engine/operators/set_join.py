@@ -14,20 +14,21 @@ from functools import cached_property
 from sqlglot import exp
 
 from headrace.cost.window_joins import JoinLoad
-from headrace.engine.coalescing import coalesced
+from headrace.engine.coalescing import coalesced, coalesced_where_sound
 from headrace.engine.epoch import Epoch
-from headrace.engine.join_shape import Condition, JoinShape
+from headrace.engine.join_shape import Condition, JoinShape, predicate_condition
 from headrace.engine.operators.join_conditions import exact_condition
 from headrace.engine.operators.join_tree import join_in_order
 from headrace.engine.operators.old_and_new import NEW
 from headrace.engine.operators.pane_store import ROWS
 from headrace.engine.operators.partial_rows import merge_groups
 from headrace.engine.partials import Decomposed, Partial, decompose
-from headrace.engine.relations import Sql, any_of, call, column, select, sql_of
+from headrace.engine.relations import Sql, any_of, call, column, held, select, sql_of
 from headrace.optimizer.early.sets import EarlySets
 from headrace.optimizer.early.shape import AggregationJoin
 from headrace.optimizer.joins.containment import NAME as CONTAINMENT
 from headrace.optimizer.joins.search import best_order, best_without_statistics, join_cost
+from headrace.optimizer.safety import can_raise
 from headrace.plan.expressions import Column, Expr, without_casts
 from headrace.plan.join_graph import JoinGraph, KeyEdge
 from headrace.plan.nodes import SameWindow
@@ -49,6 +50,9 @@ class SetColumns:
     measures: Mapping[str, Partial]
     counts: bool
     joined_by: tuple[tuple[int, str], ...]
+    #: The group that says whether the partials named in ``guarded`` are computed.
+    sound: str = ""
+    guarded: frozenset[str] = frozenset()
 
     @property
     def key_names(self) -> list[str]:
@@ -82,11 +86,14 @@ def set_columns(
     """The columns of one input's set, stored under a name."""
     early = sets.inputs[index]
     measures: dict[str, Partial] = {}
+    guarded: set[str] = set()
     for position, call_of_input in early.measures:
         own = decompose(call_of_input)
         assert own is not None
         outer = aggregates[shape.aggregates[position].name].partials
         measures |= {o.name: p for o, p in zip(outer, own.partials, strict=True)}
+        if position in early.guarded:
+            guarded |= {partial.name for partial in outer}
     names = [group.name for group in early.groups]
     joined_by = tuple(
         (position, f"__key{names.index(key.name)}")
@@ -95,7 +102,9 @@ def set_columns(
         if owner == index and isinstance(key, Column)
     )
     groups = tuple((group.name, group.expr) for group in early.groups)
-    return SetColumns(store, groups, measures, early.counts, joined_by)
+    sound = "" if early.sound is None else early.sound.name
+    counts = early.counts
+    return SetColumns(store, groups, measures, counts, joined_by, sound, frozenset(guarded))
 
 
 @dataclass(frozen=True)
@@ -162,7 +171,7 @@ class SetJoin:
             for edge in times
             for sql in exact_condition(edge.time)
         ]
-        conditions += [Condition(sql_of(p), p.columns()) for p in graph.predicates]
+        conditions += map(predicate_condition, graph.predicates)
         reduced = JoinGraph(
             tuple(leaves), tuple(keys), tuple(times), graph.predicates, graph.written, graph.timed
         )
@@ -214,6 +223,8 @@ class SetJoin:
     def late(self, joined: exp.Select, place: Mapping[str, Sql], marked: bool) -> exp.Select:
         """Groups of the joined rows: the query's keys, a place in time, and its partials."""
         partials = {p.name: p for parts in self.aggregates.values() for p in parts.partials}
+        if any(can_raise(key.expr) for key in self.sets.keys):
+            joined = held(joined, "__joined")
         columns: dict[str, Sql] = {
             name: sql_of(key.expr) for name, key in zip(self.keys, self.sets.keys, strict=True)
         }
@@ -233,11 +244,11 @@ class SetJoin:
 
     def _coalesced(self, partial: Partial) -> Sql:
         owner = self.owners[partial.name]
-        counts = [
-            _count(index)
-            for index, source in enumerate(self.inputs)
-            if index != owner and source.counts
-        ]
+        everybody = {index: _count(index) for index, s in enumerate(self.inputs) if s.counts}
+        counts = [name for index, name in everybody.items() if index != owner]
+        if owner is not None and partial.name in self.inputs[owner].guarded:
+            sound = self.inputs[owner].sound
+            return coalesced_where_sound(partial, sound, counts, list(everybody.values()))
         return coalesced(partial, owner is not None, counts)
 
 

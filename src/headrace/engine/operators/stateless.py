@@ -13,11 +13,15 @@ from headrace.engine.relations import (
     apply_row_by_row,
     column,
     keep,
+    met,
+    one_after_the_other,
     qualify,
     select,
     sql_of,
     union_all,
 )
+from headrace.optimizer.safety import can_raise, key_can_raise
+from headrace.plan.expressions import conjuncts
 from headrace.plan.nodes import Filter, Join, Node, Project, Source, Table, Union
 
 
@@ -120,6 +124,18 @@ def apply(node: Filter | Project | Join, rows: Relation) -> Relation:
     return apply_row_by_row(node, rows)
 
 
+def may_raise(node: Filter | Project | Join) -> bool:
+    """Whether a row-by-row node might stop the query for some row."""
+    match node:
+        case Filter(predicate=predicate):
+            return can_raise(predicate)
+        case Project(columns=columns):
+            return any(can_raise(column.expr) for column in columns)
+        case Join(keys=keys, residual=residual):
+            by_key = any(key_can_raise(*pair) for pair in keys)
+            return by_key or (residual is not None and can_raise(residual))
+
+
 def table_view(table: str) -> str:
     """The name under which a static table stands in the engine's session."""
     return f"headrace_table_{table}"
@@ -150,16 +166,23 @@ def _join_table(node: Join, rows: Relation) -> Relation:
 def _join_sides(node: Join, left: Relation, right: Relation) -> Relation:
     """A join as Spark does it, of two relations that are complete in themselves."""
     conditions: list[Sql] = [exp.EQ(this=sql_of(a), expression=sql_of(b)) for a, b in node.keys]
-    if node.residual is not None:
-        conditions.append(sql_of(node.residual))
+    ours, theirs = qualify(left, node.left_schema), qualify(right, node.right_schema)
+    residual = conjuncts(node.residual)
+    conditions += [sql_of(part) for part in residual if not can_raise(part)]
+    last = one_after_the_other(sql_of(part) for part in residual if can_raise(part))
+    if last is not None:
+        ours, theirs, last = met(ours, theirs, last)
+        conditions.append(last)
     query = (
         exp.Select(expressions=[exp.Star()])
-        .from_(qualify(left, node.left_schema).subquery("l", copy=False), copy=False)
+        .from_(ours.subquery("l", copy=False), copy=False)
         .join(
-            qualify(right, node.right_schema).subquery("r", copy=False),
+            theirs.subquery("r", copy=False),
             on=all_of(conditions),
             join_type=node.kind.value if conditions else "cross",
             copy=False,
         )
     )
+    if last is not None:
+        query = select(query, keep(node.schema.names))
     return Relation(query, node.schema)

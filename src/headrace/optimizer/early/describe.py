@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from headrace.cost.cost import Cost, unknown_cost
 from headrace.cost.early_aggregation import MOST_LISTED, choices, plan_name
-from headrace.optimizer.early.sets import early_sets
+from headrace.optimizer.early.guards import may_fail
+from headrace.optimizer.early.sets import EarlySet, early_sets, stays_above
 from headrace.optimizer.early.shape import AggregationJoin
+from headrace.optimizer.substitute import by_position, substituted
 from headrace.plan.durations import format_duration
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import Aggregate, Join, Node
@@ -80,16 +82,30 @@ class DescribedEarly:
             told = f"  {cost}" if cost.known else ""
             name = plan_name(choice, len(self.shape.names))
             lines.append(f"      {self.name(choice)} ({name}){told}")
+        lines += [f"   {line}" for line in self._above()]
         for index, reason in self.shape.declined.items():
             lines.append(f"   never {self.shape.names[index]}: {reason}")
         return "\n".join(lines)
+
+    def _above(self) -> list[str]:
+        """What is computed after the join, because it may fail for a row that meets nobody."""
+        held = [named.expr for named in (*self.shape.keys, *self.shape.aggregates)]
+        one_sided = [e for e in held if len(self.shape.graph.owners(e)) == 1 and may_fail(e)]
+        return [
+            f"after the join: {expr}, which might fail for a row that meets nobody"
+            if stays_above(expr)
+            else f"after the join: {expr} of rows for which it might fail"
+            for expr in dict.fromkeys(one_sided)
+        ]
 
     def _sets(self) -> list[str]:
         lines = []
         sets = early_sets(self.shape)
         for index, early in enumerate(sets.inputs):
-            groups = ", ".join(str(group.expr) for group in early.groups) or "all rows"
-            computed: list[Expr] = [call for _, call in early.measures]
+            groups = ", ".join(map(str, self._groups(index, early))) or "all rows"
+            computed = [
+                self._own(index, self.shape.aggregates[at].expr) for at, _ in early.measures
+            ]
             parts = [*map(str, computed), *(["count(*)"] if early.counts else [])]
             pane = self.shape.panes[index]
             if self.shape.input_windows is not None:
@@ -104,6 +120,20 @@ class DescribedEarly:
             what = ", ".join(parts) or "nothing but the groups"
             lines.append(f"{self.shape.names[index]} by {groups}{where}: {what}")
         return lines
+
+    def _groups(self, index: int, early: EarlySet) -> list[Expr]:
+        """The groups of a set as the query has them, without those that only tell what may fail."""
+        written = {f"__group{at}": key.expr for at, key in enumerate(self.shape.keys)}
+        return [
+            self._own(index, written[group.name]) if group.name in written else group.expr
+            for group in early.groups
+            if group.name not in early.unsound
+            and (early.sound is None or group.name != early.sound.name)
+        ]
+
+    def _own(self, index: int, expr: Expr) -> Expr:
+        leaf = self.shape.graph.leaves[index]
+        return substituted(expr, by_position(leaf.schema, leaf.node.schema))
 
 
 def aggregate_text(node: Aggregate) -> str:

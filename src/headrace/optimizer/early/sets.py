@@ -6,15 +6,22 @@ where an aggregate of another input, or a count of the joined rows, is multiplie
 
 Further than the paper: a grouping *expression* over one input is one attribute, however many
 columns it reads; and an input that is not aggregated early has the same columns, one row at a time.
+
+A set is made of rows that may meet nobody, so nothing in it may raise. What can raise is computed
+where its guard holds (see ``guards``). The other rows are told apart by the columns that it reads,
+as they are, and it is computed of those above the join. Where no guard is known, that is so of all
+rows. Either way it is computed for exactly the joined rows, and raises if it does for one of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.optimizer.early.guards import guard, may_fail
 from headrace.optimizer.early.shape import SCALED, AggregationJoin
 from headrace.optimizer.substitute import by_position, substituted
-from headrace.plan.expressions import AggregateCall, Column, Expr, Named
+from headrace.plan.expressions import AggregateCall, Call, Column, Expr, Literal, Named, conjunction
+from headrace.plan.types import BOOLEAN
 
 
 @dataclass(frozen=True)
@@ -23,12 +30,18 @@ class EarlySet:
 
     ``groups`` are its grouping attributes, named as above the join and computed from the input's
     own columns. ``measures`` are positions of the query's aggregates that it computes, with the
-    call over its own columns. ``counts`` says that the number of its rows is needed.
+    call over its own columns. ``counts`` says that the number of its rows is needed. ``sound`` is
+    the group that says whether what can raise is computed, where something can. In the other groups
+    the aggregates at the positions in ``guarded`` are NULL, and the groups named in ``unsound`` are
+    not: they are columns that tell such rows apart.
     """
 
     groups: tuple[Named, ...]
     measures: tuple[tuple[int, AggregateCall], ...]
     counts: bool
+    sound: Column | None = None
+    guarded: frozenset[int] = frozenset()
+    unsound: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -41,54 +54,122 @@ class EarlySets:
 
 def early_sets(shape: AggregationJoin) -> EarlySets:
     """What every input's set has to hold."""
-    keys, computed = _grouping_attributes(shape)
+    guards = [_guard_of_input(shape, index) for index in range(len(shape.graph.leaves))]
+    keys, computed = _grouping_attributes(shape, guards)
     inputs = []
-    for index, leaf in enumerate(shape.graph.leaves):
+    for index, (leaf, found) in enumerate(zip(shape.graph.leaves, guards, strict=True)):
         own = by_position(leaf.schema, leaf.node.schema)
+        condition = None if found is None else substituted(found, own)
         names = sorted(_columns_needed(shape, keys, index))
         groups = [Named(name, own[name]) for name in names]
         groups += [
             Named(n, substituted(e, own)) for n, (owner, e) in computed.items() if owner == index
         ]
-        measures = []
+        sound, unsound = None, _columns_guarded(shape, index).difference(names)
+        if condition is not None:
+            sound = sound_column(index)
+            groups.append(Named(sound.name, condition))
+            groups += [Named(name, _unless(condition, own[name])) for name in sorted(unsound)]
+        measures, guarded = [], set()
         for position, named in enumerate(shape.aggregates):
             if owner_of(shape, named.expr) == index:
                 call = substituted(named.expr, own)
+                if condition is not None and may_fail(call):
+                    call = _where(condition, call)
+                    guarded.add(position)
                 assert isinstance(call, AggregateCall)
                 measures.append((position, call))
-        inputs.append(EarlySet(tuple(groups), tuple(measures), _counts(shape, index)))
+        inputs.append(
+            EarlySet(
+                tuple(groups),
+                tuple(measures),
+                _counts(shape, index, guarded),
+                sound,
+                frozenset(guarded),
+                frozenset(unsound),
+            )
+        )
     return EarlySets(tuple(inputs), keys)
 
 
 def owner_of(shape: AggregationJoin, expr: Expr) -> int | None:
-    """The input that an aggregate is of; None for a count of joined rows, and where it is over
-    several inputs, whose columns then stay as they are."""
+    """The input whose set holds an expression; None for a count of joined rows, and where it is
+    over several inputs or cannot be guarded, so that its columns stay as they are."""
     owners = shape.graph.owners(expr)
-    return next(iter(owners)) if len(owners) == 1 else None
+    if len(owners) != 1 or stays_above(expr):
+        return None
+    return next(iter(owners))
+
+
+def stays_above(expr: Expr) -> bool:
+    """Whether it can raise and nothing is known to tell the rows for which it does."""
+    return may_fail(expr) and guard(expr) is None
+
+
+def sound_column(index: int) -> Column:
+    """The column that says of a row of a set whether what can raise is computed in it."""
+    return Column(f"__sound{index}", BOOLEAN)
+
+
+def _guarded(shape: AggregationJoin, index: int) -> list[Expr]:
+    """What a set holds that can raise."""
+    held = [named.expr for named in (*shape.keys, *shape.aggregates)]
+    return [expr for expr in held if may_fail(expr) and owner_of(shape, expr) == index]
+
+
+def _guard_of_input(shape: AggregationJoin, index: int) -> Expr | None:
+    """The condition under which nothing in an input's set raises; None if nothing ever does."""
+    found = (guard(expr) for expr in _guarded(shape, index))
+    return conjunction(list(dict.fromkeys(g for g in found if g is not None)))
+
+
+def _columns_guarded(shape: AggregationJoin, index: int) -> set[str]:
+    return {name for expr in _guarded(shape, index) for name in expr.columns()}
+
+
+def _where(condition: Expr, expr: Expr) -> Expr:
+    """An expression where a condition holds, else NULL; an aggregate of the rows where it does."""
+    if not isinstance(expr, AggregateCall):
+        return Call("case", (condition, expr), expr.type)
+    arguments = tuple(_where(condition, argument) for argument in expr.arguments)
+    wanted = expr.filter
+    if wanted is not None:
+        wanted = Call("case", (condition, wanted, Literal(False, BOOLEAN)), BOOLEAN)
+    return AggregateCall(expr.function, arguments, expr.type, expr.distinct, wanted)
+
+
+def _unless(condition: Expr, expr: Expr) -> Expr:
+    return Call("case", (condition, Literal(None, expr.type), expr), expr.type)
 
 
 def _grouping_attributes(
-    shape: AggregationJoin,
+    shape: AggregationJoin, guards: list[Expr | None]
 ) -> tuple[tuple[Named, ...], dict[str, tuple[int, Expr]]]:
     """The query's keys over attributes of the sets, and the attributes that are computed."""
     keys: list[Named] = []
     computed: dict[str, tuple[int, Expr]] = {}
     for position, key in enumerate(shape.keys):
-        owners = shape.graph.owners(key.expr)
-        if len(owners) != 1 or isinstance(key.expr, Column):
+        owner = owner_of(shape, key.expr)
+        if owner is None or isinstance(key.expr, Column):
             keys.append(key)
             continue
-        name = f"__group{position}"
-        computed[name] = next(iter(owners)), key.expr
-        keys.append(Named(key.name, Column(name, key.expr.type)))
+        name, condition = f"__group{position}", guards[owner]
+        stored: Expr = Column(name, key.expr.type)
+        if condition is not None and may_fail(key.expr):
+            computed[name] = owner, _where(condition, key.expr)
+            stored = Call("case", (sound_column(owner), stored, key.expr), key.expr.type)
+        else:
+            computed[name] = owner, key.expr
+        keys.append(Named(key.name, stored))
     return tuple(keys), computed
 
 
 def _columns_needed(shape: AggregationJoin, keys: tuple[Named, ...], index: int) -> set[str]:
     """Columns of an input that something above its set reads as they are."""
     graph = shape.graph
-    readers: list[Expr] = [key.expr for key in keys]
-    readers += [named.expr for named in shape.aggregates if len(graph.owners(named.expr)) > 1]
+    plain = [key.expr for key, written in zip(keys, shape.keys, strict=True) if key == written]
+    readers: list[Expr] = list(plain)
+    readers += [named.expr for named in shape.aggregates if owner_of(shape, named.expr) is None]
     readers += graph.predicates
     for edge in graph.keys:
         readers += [edge.left_key, edge.right_key]
@@ -98,10 +179,11 @@ def _columns_needed(shape: AggregationJoin, keys: tuple[Named, ...], index: int)
     return names & set(graph.leaves[index].schema.names)
 
 
-def _counts(shape: AggregationJoin, index: int) -> bool:
+def _counts(shape: AggregationJoin, index: int, guarded: set[int]) -> bool:
     """Whether some aggregate is multiplied by the number of this input's rows."""
-    for named in shape.aggregates:
+    for position, named in enumerate(shape.aggregates):
         assert isinstance(named.expr, AggregateCall)
-        if named.expr.function in SCALED and owner_of(shape, named.expr) != index:
+        others = owner_of(shape, named.expr) != index
+        if named.expr.function in SCALED and (others or position in guarded):
             return True
     return False

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.errors import PlanError
+from headrace.optimizer.early.guards import may_fail
+from headrace.optimizer.safety import key_can_raise
 from headrace.optimizer.substitute import definitions, substituted
 from headrace.plan.expressions import AggregateCall, Call, Column, Expr, Named, conjuncts
 from headrace.plan.join_graph import JoinGraph, Leaf, is_graph, join_graph
@@ -48,6 +50,9 @@ UNSCALED = frozenset(
 )
 #: Where nothing asks for the time of an input, the pane that its set is cut into.
 DAY = Hopping(86_400_000, 86_400_000)
+#: Spark gives a sum of decimals ten digits more than they have, up to 38: of longer ones a partial
+#: sum may overflow.
+MOST_SUMMED_DIGITS = 28
 #: Joins of more inputs are left as they are.
 MOST_INPUTS = 16
 
@@ -215,8 +220,14 @@ def _of_graph(
         by_time = {c.name: w for c, w in zip(columns, own, strict=True) if isinstance(c, Column)}
         shape = replace(shape, input_windows=tuple(by_time.get(time) for time in times))
     declined = _two_sided(shape) | _exact_times(shape, expressions)
+    otherwise = _fails_otherwise(shape)
+    if otherwise is not None:
+        declined = dict.fromkeys(graph.everything, otherwise)
     panes = tuple(_pane(shape, index, expressions) for index in range(len(graph.leaves)))
     shape = replace(shape, panes=panes, declined=declined)
+    if node.also:
+        # There is no other way to compute it.
+        return shape
     if not shape.eligible - {i for i in shape.graph.everything if shape.is_table(i)}:
         return Declined(next(iter(declined.values()), "no input can be aggregated"))
     return shape
@@ -290,6 +301,28 @@ def _holistic(expr: Expr) -> str | None:
             precision, scale = argument.type.decimal_parameters
             if precision + 31 > 38 and scale > 6:
                 return f"{expr} would lose digits when it is multiplied"
+    return None
+
+
+def _fails_otherwise(shape: AggregationJoin) -> str | None:
+    """Why a query might fail with sets and not without them, or the other way round.
+
+    What sets hold never raises, and joined rows are the same; what differs is which rows a key is
+    computed for, which joined rows are looked at that no window holds, and what is added to what.
+    """
+    for edge in shape.graph.keys:
+        if key_can_raise(edge.left_key, edge.right_key):
+            return f"{edge.left_key} = {edge.right_key} may fail for a row by itself"
+    held = [named.expr for named in (*shape.keys, *shape.aggregates)]
+    if any(window.slide > window.length for window in shape.windows):
+        for expr in filter(may_fail, held):
+            return f"{expr} may fail for a row that is in no window"
+    for named in shape.aggregates:
+        assert isinstance(named.expr, AggregateCall)
+        if named.expr.function in ("sum", "avg", "mean"):
+            kind = named.expr.arguments[0].type
+            if kind.is_decimal and kind.decimal_parameters[0] > MOST_SUMMED_DIGITS:
+                return f"{named.expr} may overflow on the way to a total that fits"
     return None
 
 
