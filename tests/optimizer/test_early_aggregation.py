@@ -114,6 +114,45 @@ def test_a_grouping_expression_is_one_attribute_and_conditions_are_attributes() 
     assert other[0] == ["d", "j"]
 
 
+# --- what may fail for a row that meets nobody ---------------------------------------------------
+
+
+def test_what_may_fail_is_computed_where_it_does_not() -> None:
+    """Rows that are sound are one group, the others are told apart by what is computed of them."""
+    one, other = sets_of(f"SELECT s1.g, sum(100 / s1.a) FROM {PAIR} GROUP BY s1.g, {OVER}")
+    sound = "coalesce(a <> 0L, TRUE)"
+    assert one[0] == ["g", "j", sound, f"CASE WHEN {sound} THEN NULL ELSE a END"]
+    assert one[1] == [f"sum(CASE WHEN {sound} THEN 100 / a END)"]
+    assert one[2], "a row of an unsound group counts as often as there are such rows"
+    assert other == (["j"], [], True)
+
+
+def test_a_group_that_may_fail_is_computed_where_it_does_not() -> None:
+    one, _ = sets_of(f"SELECT 10 % s1.a AS r, count(*) FROM {PAIR} GROUP BY 10 % s1.a, {OVER}")
+    sound = "coalesce(a <> 0L, TRUE)"
+    assert one[0] == [
+        "j",
+        f"CASE WHEN {sound} THEN 10 % a END",
+        sound,
+        f"CASE WHEN {sound} THEN NULL ELSE a END",
+    ]
+
+
+def test_columns_stay_where_nothing_tells_what_fails() -> None:
+    """Of a text that is no number Spark's own cast fails, and nothing is known of it beforehand."""
+    one, other = sets_of(f"SELECT sum(s1.g), max(s1.a) FROM {PAIR} GROUP BY {OVER}")
+    assert one == (["g", "j"], ["max(a)"], True)
+    assert other == (["j"], [], True)
+
+
+def test_what_cannot_fail_is_left_alone() -> None:
+    one, _ = sets_of(
+        f"SELECT sum(s1.a), sum(s1.d / 2), min(s1.a % 7) FROM {PAIR} GROUP BY s1.a div 60, {OVER}"
+    )
+    assert one[0] == ["j", "a DIV 60"]
+    assert one[1] == ["sum(a)", "sum(d / 2)", "min(a % 7)"]
+
+
 # --- what declines -------------------------------------------------------------------------------
 
 
@@ -135,12 +174,33 @@ def test_a_grouping_expression_is_one_attribute_and_conditions_are_attributes() 
             f"INTERVAL 5 SECONDS GROUP BY {OVER}",
             "to the millisecond",
         ),
+        (
+            f"SELECT count(*) FROM {PAIR.replace('s1.j = s2.j', 's1.g = s2.j')} GROUP BY {OVER}",
+            "by itself",
+        ),
+        (
+            f"SELECT sum(100 / s1.a) FROM {PAIR} GROUP BY window(s1.ts, '5 seconds', '20 seconds')",
+            "in no window",
+        ),
+        (
+            f"SELECT sum(CAST(s1.a AS DECIMAL(38, 0))) FROM {PAIR} GROUP BY {OVER}",
+            "on the way to a total",
+        ),
     ],
 )
 def test_what_declines_says_why(sql: str, reason: str) -> None:
     found = aggregation_join(node_of(sql))
     assert isinstance(found, Declined)
     assert reason in found.reason
+
+
+def test_windows_of_each_input_need_no_early_aggregation() -> None:
+    """There is no other way to compute these, so all of their inputs may decline."""
+    shape = shape_of(
+        "SELECT sum(s1.a * s2.a) FROM s1 JOIN s2 ON s1.j = s2.j "
+        "GROUP BY trailing(s1.ts, '1 minute'), landmark(s2.ts)"
+    )
+    assert not shape.eligible
 
 
 def test_one_input_may_decline_while_others_do_not() -> None:

@@ -296,9 +296,10 @@ FUNCTIONS: dict[str, list[tuple[tuple[Expr, ...], DataType]]] = {
     "isnotnull": [((c0(k),), BOOLEAN) for k in ORDERED],
     "isnan": [((c0(k),), BOOLEAN) for k in (FLOAT, DOUBLE)],
     "floor": [((c0(BIGINT),), BIGINT)],
+    "shiftright": [((c0(BIGINT), Literal(32, INT)), BIGINT)],
 }
-# These make rows or lists, which only the engine's own definitions do.
-OF_THE_ENGINE = {"array", "explode"}
+# These make rows or lists, or number rows, which only the engine's own definitions do.
+OF_THE_ENGINE = {"array", "explode", "monotonically_increasing_id"}
 
 
 def test_every_function_is_tried() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from headrace.plan.types import DataType
+from headrace.plan.types import BIGINT, DataType
 from headrace.sql.render import type_of
 
 
@@ -198,7 +198,7 @@ def _upper_half(arguments: Arguments) -> str:
     value, places = arguments
     if places != "32":
         raise Untranslatable(f"a shift by {places}")
-    return f"(CAST({value} AS BIGINT) >> 32)"
+    return f"({value} >> 32)"
 
 
 def _if(arguments: Arguments) -> str:
@@ -284,6 +284,8 @@ def function(node: exp.Anonymous, arguments: Arguments) -> str:
         decimal_sum = name in ("sum", "min", "max") and kind.is_decimal
         if allowed is not None and kind.name not in allowed and not decimal_sum:
             raise Untranslatable(f"{name} of {kind}")
+    if name == "shiftright" and type_of(node.expressions[0]) not in (None, BIGINT):
+        raise Untranslatable("a shift of a number that is no bigint")
     if name in ("coalesce", "least", "greatest", "nullif"):
         one_type(node.expressions)
     if name == "if":
