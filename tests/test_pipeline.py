@@ -93,9 +93,10 @@ def test_everything_a_file_may_say(tmp_path: Path) -> None:
                 "ts",
                 "10 seconds",
                 "1 hour",
+                None,
                 NOWHERE,
             ),
-            StreamSpec("ticks", "rate", None, None, {}, "processing", None, None, NOWHERE),
+            StreamSpec("ticks", "rate", None, None, {}, "processing", None, None, None, NOWHERE),
         ),
         tables=(TableSpec("person", "parquet", "s3://bucket/person", None, {}, NOWHERE),),
         queries=(
@@ -136,6 +137,13 @@ def test_a_position_in_the_sql_is_given_as_one_in_the_file() -> None:
     assert place.file == "p.yaml"
     place = flow.position_in_file(Position(line=1, column=15))
     assert WHOLE.splitlines()[place.line - 1][place.column - 1 :] == "SELECT * FROM ticks"
+
+
+def test_an_idle_time() -> None:
+    text = MINIMAL.replace("time: timestamp", "time: timestamp, idle: 5 minutes")
+    assert parse_pipeline(text).streams[0].idle == "5 minutes"
+    wrong = refused(text.replace("5 minutes", "0 minutes"))
+    assert "idle must be positive" in wrong.message
 
 
 def test_blank_first_lines_of_a_block_count() -> None:

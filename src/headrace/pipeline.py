@@ -34,7 +34,7 @@ SINK_FORMATS = ("parquet", "memory", "console", "results", "noop")
 
 _KEYS = ("streams", "tables", "queries", "checkpoint", "trigger", "settings")
 _TABLE_KEYS = ("name", "format", "path", "schema", "options")
-_STREAM_KEYS = (*_TABLE_KEYS, "time", "delay", "ttl")
+_STREAM_KEYS = (*_TABLE_KEYS, "time", "delay", "ttl", "idle")
 _QUERY_KEYS = ("name", "sql", "outputMode", "sink")
 _SINK_KEYS = ("format", "path", "options")
 
@@ -51,6 +51,7 @@ class StreamSpec:
     time: str
     delay: str | None
     ttl: str | None
+    idle: str | None
     at: Position = field(compare=False)
 
 
@@ -165,6 +166,7 @@ def _stream(node: yaml.Node, context: Context) -> StreamSpec:
         time=fields.text("time", required=True),
         delay=fields.duration("delay", parse_duration),
         ttl=fields.duration("ttl", lambda text: positive_duration(text, "ttl")),
+        idle=fields.duration("idle", lambda text: positive_duration(text, "idle")),
         at=fields.here("name"),
     )
 

@@ -10,7 +10,8 @@ from pyspark.sql.types import TimestampType
 
 from headrace.engine.check import ask_function, check_expressions
 from headrace.engine.ingest import Trigger
-from headrace.engine.race import Race, RegisteredStream
+from headrace.engine.race import Race
+from headrace.engine.registered import RegisteredStream
 from headrace.errors import HeadraceError, QueryError, StreamError
 from headrace.merge.printing import explain_merged
 from headrace.plan.durations import parse_duration, positive_duration
@@ -64,12 +65,14 @@ class Headrace:
         time: str,
         delay: str = "0 seconds",
         ttl: str | None = None,
+        idle: str | None = None,
     ) -> None:
         """Register a streaming DataFrame.
 
         ``time`` is its event-time column, or "processing" for the time at which rows arrive, which
         queries then read as ``processing_time``. Rows may be ``delay`` out of order. ``ttl`` is how
-        long a row lives in joins that have no condition on time.
+        long a row lives in joins that have no condition on time. After ``idle`` without rows, by
+        the clock on the wall, the stream holds no watermark back until it brings rows again.
         """
         _check_name(name)
         if not df.isStreaming:
@@ -87,8 +90,9 @@ class Headrace:
         if wait < 0:
             raise StreamError(f"the delay of {name!r} is negative: {delay!r}")
         life = None if ttl is None else positive_duration(ttl, f"the ttl of {name!r}")
+        silence = None if idle is None else positive_duration(idle, f"the idle time of {name!r}")
         source = Source(name, schema, time, wait, life, processing)
-        self._race.add_stream(RegisteredStream(df, source))
+        self._race.add_stream(RegisteredStream(df, source, silence))
         self._catalog[name] = source
 
     def table(self, name: str, df: DataFrame) -> None:

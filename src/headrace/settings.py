@@ -130,10 +130,27 @@ SETTINGS: tuple[Setting, ...] = (
         "its batches wait; at least the time that its last batch covered.",
     ),
     Setting(
-        "stream.idleTimeout",
+        "epoch.absenceTimeout",
         "5 seconds",
         _duration,
-        "After this long without a batch a stream is idle: no epoch waits for it.",
+        "After this long without a batch a stream is absent: no epoch waits for it. Watermarks go "
+        "on waiting for it; that they do not is said by the stream's `idle`.",
+    ),
+    Setting(
+        "state.maxRows",
+        "0",
+        _count,
+        "How many rows of state may wait for the watermarks of several streams. Above it no stream "
+        "gets further ahead of the slowest of its operators than `epoch.alignment` says, however "
+        "long that one is silent: its batches are paused. 0 sets no bound, since how much a disk "
+        "holds is not known here.",
+    ),
+    Setting(
+        "watermark.warnAfter",
+        "5 minutes",
+        _duration,
+        "A query whose watermark has stood still for so long while rows came in says so, with the "
+        "stream that holds it back.",
     ),
     Setting(
         "executor",
@@ -354,7 +371,9 @@ class Settings:
 
     gather_timeout: int
     alignment: int
-    idle_timeout: int
+    absence_timeout: int
+    state_max_rows: int
+    warn_after: int
     executor: str
     task_buckets: int
     task_rows: int

@@ -4,7 +4,8 @@ A group is a set of streams with late, duplicate, NULL, empty and skewed input, 
 queries of any form that run over them together, sharing what state they can. The engine forgets
 everything but its checkpoint in the middle of each run and merges its files early, so recovery and
 compaction are always part of what is tested. A failure prints the seed of its group, and
-``python -m tests.engine.test_differential SEED`` runs that group alone.
+``python -m tests.engine.test_differential SEED`` runs that group alone (``idleSEED`` the one with
+streams that are idle at times).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +32,7 @@ from tests.support.engine import (
     tiny_executor,
 )
 from tests.support.queries import WEIGHTS, Case, random_case, random_query
+from tests.support.streams import with_idle_streams
 
 GROUPS, QUERIES = 60, 5  # 300 pairs of a query and its streams
 PER_TEST = 4
@@ -38,6 +41,18 @@ EPOCHS = 3
 MIX = {**WEIGHTS, "session_join": 2, "three_way_join": 2, "join_window": 3}
 #: These have tests of their own, with streams of many more rows.
 MIX |= {"aggregation_join": 0, "moving_join": 0}
+#: Forms in which one stream can hold another back, over streams that are idle at times.
+SEVERAL = dict.fromkeys(WEIGHTS, 0.0) | {
+    "union_window": 3,
+    "cascade": 1,
+    "window_join": 2,
+    "interval_join": 4,
+    "session_join": 2,
+    "state_join": 2,
+    "three_way_join": 2,
+    "join_window": 4,
+}
+IDLE_GROUPS, IDLE_EPOCHS = 8, 5
 
 
 Pair = tuple[Executor, Executor]
@@ -56,17 +71,24 @@ def executors(spark: SparkSession) -> list[Pair]:
     return [pair, other]  # type: ignore[list-item]
 
 
-def group_of(seed: int) -> list[Case]:
+def group_of(seed: int, mix: Mapping[str, float] = MIX, epochs: int = EPOCHS) -> list[Case]:
     """Several queries over the same streams and rows."""
-    case = random_case(seed, MIX)
-    first = replace(case, epochs=case.epochs[:EPOCHS])
+    case = random_case(seed, mix)
+    first = replace(case, epochs=case.epochs[:epochs])
     more = random.Random(f"group {seed}")
-    return [first, *(replace(first, query=random_query(more, MIX)) for _ in range(QUERIES - 1))]
+    return [first, *(replace(first, query=random_query(more, mix)) for _ in range(QUERIES - 1))]
 
 
-def check(seed: int, executors: Pair, folder: Path) -> int:
+def idle_group_of(seed: int) -> list[Case]:
+    """Several queries over streams that are idle at times."""
+    cases = group_of(seed, SEVERAL, IDLE_EPOCHS)
+    epochs, idle = with_idle_streams(random.Random(f"idle {seed}"), cases[0].epochs)
+    return [replace(case, epochs=epochs, idle=idle) for case in cases]
+
+
+def check(seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Case]]) -> int:
     """Run one group; the number of rows that came out."""
-    cases = {f"q{number}": case for number, case in enumerate(group_of(seed))}
+    cases = {f"q{number}": case for number, case in enumerate(of(seed))}
     # Every second group computes what several queries read once, however few rows it is.
     holding.LEAST_ROWS = 0 if seed % 2 else 200_000
     some = cases["q0"]
@@ -81,6 +103,7 @@ def check(seed: int, executors: Pair, folder: Path) -> int:
         # Every third group changes its mind about windows between the epochs.
         plans=ALL_WINDOW_PLANS if seed % 3 == 1 else (WindowPlan(),),
         then=executors[1],
+        idle=some.idle,
     )
     rows = 0
     for name, case in cases.items():
@@ -95,9 +118,23 @@ def check(seed: int, executors: Pair, folder: Path) -> int:
 @pytest.mark.random
 @pytest.mark.parametrize("first", range(0, GROUPS, PER_TEST))
 def test_random_queries(first: int, executors: list[Pair], tmp_path: Path) -> None:
+    check_some(first, executors, tmp_path, group_of)
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("first", range(0, IDLE_GROUPS, PER_TEST))
+def test_random_queries_over_idle_streams(
+    first: int, executors: list[Pair], tmp_path: Path
+) -> None:
+    check_some(first, executors, tmp_path, idle_group_of)
+
+
+def check_some(
+    first: int, executors: list[Pair], tmp_path: Path, of: Callable[[int], list[Case]]
+) -> None:
     def share(number: int) -> None:
         for seed in range(first + number, first + PER_TEST, len(executors)):
-            check(seed, executors[number], tmp_path / f"group{seed}")
+            check(seed, executors[number], tmp_path / f"group{seed}", of)
 
     with ThreadPoolExecutor(len(executors)) as pool:
         for done in [pool.submit(share, number) for number in range(len(executors))]:
@@ -110,7 +147,8 @@ def test_an_hour_of_random_queries(executors: list[Pair], tmp_path: Path) -> Non
     seed = random.SystemRandom().randrange(10**9)
     print(f"seeds from {seed}")
     while time.monotonic() < end:
-        check(seed, executors[0], tmp_path / f"group{seed}")
+        of = idle_group_of if seed % 3 == 0 else group_of
+        check(seed, executors[0], tmp_path / f"group{seed}", of)
         seed += 1
 
 
@@ -119,6 +157,12 @@ def test_most_queries_put_rows_out() -> None:
     cases = [case for seed in range(12) for case in group_of(seed)]
     productive = sum(1 for case in cases if any(case.expected()))
     assert productive >= len(cases) * 0.6
+
+
+def test_idle_streams_make_a_difference() -> None:
+    cases = [case for seed in range(IDLE_GROUPS) for case in idle_group_of(seed)]
+    changed = sum(1 for case in cases if case.expected() != replace(case, idle=None).expected())
+    assert changed >= len(cases) * 0.25
 
 
 if __name__ == "__main__":
@@ -132,5 +176,8 @@ if __name__ == "__main__":
     )
     for argument in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as place:
-            found = check(int(argument), (tiny_executor(session),) * 2, Path(place) / "group")
+            pair = (tiny_executor(session),) * 2
+            of = idle_group_of if argument.startswith("idle") else group_of
+            seed = int(argument.removeprefix("idle"))
+            found = check(seed, pair, Path(place) / "group", of)
             print(found, "rows, all right")

@@ -143,7 +143,7 @@ def test_queries_join_and_leave_while_the_race_runs(spark: SparkSession, tmp_pat
         # Two streams that bring a row now and then need not wait for each other here.
         settings={
             "spark.headrace.epoch.gatherTimeout": "100 milliseconds",
-            "spark.headrace.stream.idleTimeout": "1 second",
+            "spark.headrace.epoch.absenceTimeout": "1 second",
         },
     )
 

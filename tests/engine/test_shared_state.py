@@ -291,7 +291,8 @@ def test_a_late_joiner_stays_apart_while_others_keep_less() -> None:
 
 def test_what_one_retention_keeps_for_another() -> None:
     ab, a = frozenset("ab"), frozenset("a")
-    assert Retention(ab, 10).covers(Retention(a, 10))
+    assert Retention(ab, 10).covers(Retention(ab, 10))
+    assert not Retention(ab, 10).covers(Retention(a, 10))
     assert not Retention(a, 10).covers(Retention(ab, 10))
     assert Retention(a, None).covers(Retention(a, 10))
     assert not Retention(a, 10).covers(Retention(a, None))

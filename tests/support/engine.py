@@ -7,7 +7,7 @@ fraction of their cost, and with epochs that are exactly the ones the oracle is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -128,12 +128,14 @@ def run_engine(
     then: Executor | None = None,
     as_given: frozenset[str] = frozenset(),
     may_fail: bool = False,
+    idle: Sequence[Collection[str]] | None = None,
 ) -> EngineRun:
     """Run queries over epochs; ``restart_after`` forgets everything but the checkpoint there.
 
     ``then`` is the executor after the first restart, if not the same. Plans of the queries named in
     ``as_given`` are not optimized. With ``may_fail`` a query that fails is left out, and the run
-    tells why; otherwise the first failure is raised.
+    tells why; otherwise the first failure is raised. ``idle`` names the streams that are idle in
+    each epoch; one that is not named in an epoch has no batch in it.
 
     ``plans`` say how windows share panes and are computed, one after the other and over again: a
     change of plan between two epochs must never show in the results.
@@ -163,7 +165,7 @@ def run_engine(
             for stream, rows in epoch.items()
             if stream in runner.physical.sources
         }
-        report = runner.run(batches)
+        report = runner.run(batches, frozenset(idle[number]) if idle else frozenset())
         if report.failures and not may_fail:
             raise next(iter(report.failures.values()))
         failures |= report.failures

@@ -13,7 +13,7 @@ plus its stream's ``ttl``); NULL is never.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -63,15 +63,21 @@ def run_epochs(
     tables: Mapping[str, Rows] | None = None,
     mode: OutputMode = OutputMode.APPEND,
     watermarks: Mapping[str, Watermarks] | None = None,
+    idle: Sequence[Collection[str]] | None = None,
 ) -> list[list[tuple[Any, ...]]]:
     """The rows that come out in each epoch.
 
     ``epochs`` holds the rows that each stream hands over in each epoch (a stream that is not named
     has none); delays and ttls are those of the plan's sources. ``watermarks`` takes the place of
-    the streams' own, for examples that end time.
+    the streams' own, for examples that end time. ``idle`` names the streams that are idle in each
+    epoch, unless they have rows in it.
     """
     with connect() as database:
-        run = _Run(database, watermarks or stream_watermarks(plan, epochs))
+        silent = [
+            set(idle[n]) - _streams_with_rows(plan, e) if idle else set()
+            for n, e in enumerate(epochs)
+        ]
+        run = _Run(database, watermarks or stream_watermarks(plan, epochs), silent)
         for leaf in leaves(plan):
             name = leaf_name(leaf)
             if isinstance(leaf, Table):
@@ -113,6 +119,16 @@ def stream_watermarks(plan: Node, epochs: Sequence[Mapping[str, Rows]]) -> dict[
     }
 
 
+def _streams_with_rows(plan: Node, epoch: Mapping[str, Rows]) -> set[str]:
+    """The streams that have rows with a time in an epoch."""
+    sources = (node for node in plan.walk() if isinstance(node, Source))
+    return {
+        source.stream
+        for source in sources
+        if any(row.get(source.time) is not None for row in _dicts(epoch.get(source.stream, [])))
+    }
+
+
 def _dicts(rows: Rows) -> Sequence[Mapping[str, Any]]:
     return rows.to_pylist() if isinstance(rows, pa.Table) else rows
 
@@ -123,6 +139,8 @@ class _Run:
 
     database: duckdb.DuckDBPyConnection
     streams: Mapping[str, Watermarks]
+    #: The streams that are idle in each epoch.
+    idle: Sequence[Collection[str]]
     numbers: Any = field(default_factory=count)
     #: Watermarks of the joins that are part of a tree above them, by identity.
     trees: dict[int, Watermarks] = field(default_factory=dict)
@@ -137,16 +155,23 @@ class _Run:
         return name
 
     def watermarks(self, node: Node, lag: int, below: Iterable[Join] = ()) -> Watermarks:
-        """The least of the streams' watermarks, less the lag; none while a stream has none.
+        """The least of the watermarks of streams that are not idle, less the lag.
 
-        ``below`` are the session joins that hold back the times by which the node goes.
+        It stays where it was if that would be lower, if no stream counts, and while one that counts
+        has no watermark. ``below`` are the session joins that hold back the times by which the node
+        goes; one of them whose streams are all idle does not count either.
         """
-        mine = [self.streams[stream] for stream in sorted(node.streams())]
-        mine += [self.session_join(join)[1] for join in below]
+        mine = [(frozenset({s}), self.streams[s]) for s in sorted(node.streams())]
+        mine += [(join.streams(), self.session_join(join)[1]) for join in below]
+        # Who gives watermarks also says where they begin.
+        before = _least([marks[0][0] for _, marks in mine if marks])
         result: Watermarks = []
-        for pairs in zip(*mine, strict=True):
-            before, after = zip(*pairs, strict=True)
-            result.append((_least(before, lag), _least(after, lag)))
+        for number, idle in enumerate(self.idle):
+            counting = [marks[number][1] for feeding, marks in mine if not feeding <= set(idle)]
+            least = _least(counting)
+            after = before if least is None else least if before is None else max(before, least)
+            result.append((_behind(before, lag), _behind(after, lag)))
+            before = after
         return result
 
     def watermark_table(self, marks: Watermarks) -> str:
@@ -538,6 +563,10 @@ def _tree_lag(node: Join) -> int:
     return max(lags)
 
 
-def _least(marks: Sequence[int | None], lag: int) -> int | None:
+def _least(marks: Sequence[int | None]) -> int | None:
     known = [mark for mark in marks if mark is not None]
-    return min(known) - lag * 1000 if len(known) == len(marks) else None
+    return min(known) if known and len(known) == len(marks) else None
+
+
+def _behind(mark: int | None, lag: int) -> int | None:
+    return None if mark is None else mark - lag * 1000

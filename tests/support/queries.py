@@ -25,6 +25,7 @@ from tests.support.streams import (
     SOURCES,
     STOPS,
     Epochs,
+    Idle,
     Row,
     random_epochs,
     random_tables,
@@ -74,6 +75,8 @@ class Case:
     query: RandomQuery
     epochs: Epochs
     tables: Mapping[str, list[Row]]
+    #: The streams that are idle in each epoch, unless they have rows in it.
+    idle: Idle | None = None
 
     @cached_property
     def plan(self) -> Node:
@@ -83,7 +86,7 @@ class Case:
 
     def expected(self) -> list[list[tuple[Any, ...]]]:
         """What comes out in each epoch, by the oracle."""
-        return run_epochs(self.plan, self.epochs, self.tables, self.query.mode)
+        return run_epochs(self.plan, self.epochs, self.tables, self.query.mode, idle=self.idle)
 
     def __str__(self) -> str:
         features = ", ".join(sorted(self.query.features))

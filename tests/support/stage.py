@@ -32,7 +32,7 @@ BASE = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 #: Streams meet by what they have, never by how loaded the machine is.
 PATIENT = {
     "spark.headrace.epoch.gatherTimeout": "60 seconds",
-    "spark.headrace.stream.idleTimeout": "60 seconds",
+    "spark.headrace.epoch.absenceTimeout": "60 seconds",
 }
 WAIT_SECONDS = 90
 _ARROW = {
@@ -64,6 +64,7 @@ class Stream:
     time: str = "ts"
     delay: str = "0 seconds"
     ttl: str | None = None
+    idle: str | None = None
 
     def arrow_schema(self) -> pa.Schema:
         pairs = [column.split() for column in self.columns.split(",")]
@@ -117,8 +118,9 @@ class Stage:
         path = self.folder / "in" / stream.name
         path.mkdir(parents=True, exist_ok=True)
         reader = self.session.readStream.schema(stream.columns).option("maxFilesPerTrigger", 1)
+        frame = reader.parquet(str(path))
         self.race.stream(
-            stream.name, reader.parquet(str(path)), stream.time, stream.delay, stream.ttl
+            stream.name, frame, stream.time, stream.delay, stream.ttl, idle=stream.idle
         )
 
     def start_query(self, query: StartQuery) -> None:

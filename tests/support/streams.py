@@ -25,6 +25,8 @@ from headrace.plan.types import decimal as decimal_type
 
 Row = dict[str, Any]
 Epochs = list[dict[str, list[Row]]]
+#: The streams that are idle in each epoch.
+Idle = list[set[str]]
 
 BIDS = Source(
     "bids",
@@ -142,6 +144,34 @@ def random_epochs(
             rows = [_random_row(chance, source, habits, now, history) for _ in range(count)]
             epoch[source.stream] = rows
     return out
+
+
+def with_idle_streams(chance: random.Random, epochs: Epochs) -> tuple[Epochs, Idle]:
+    """The same streams, each silent at times: without a batch, or with one that has no rows.
+
+    A few of those that are said to be idle have rows after all, as when these come in the epoch
+    itself. Some epochs are only there to say that a stream is idle.
+    """
+    out: Epochs = []
+    idle: Idle = []
+    silent: set[str] = set()
+    for epoch in epochs:
+        for stream in epoch:
+            if chance.random() < 0.4:
+                silent ^= {stream}
+        rows = {}
+        for stream, given in epoch.items():
+            if stream not in silent or chance.random() < 0.1:
+                rows[stream] = given
+            elif chance.random() < 0.3:
+                rows[stream] = []
+        out.append(rows)
+        # A stream is silent before it is idle.
+        idle.append({stream for stream in silent if chance.random() < 0.7})
+        if silent and chance.random() < 0.3:
+            out.append({})
+            idle.append(set(silent))
+    return out, idle
 
 
 def random_tables(chance: random.Random, tables: Sequence[Table] = TABLES) -> dict[str, list[Row]]:

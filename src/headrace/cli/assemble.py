@@ -25,7 +25,7 @@ def assemble(spark: SparkSession, pipeline: Pipeline) -> tuple[Headrace, dict[st
     race = Headrace(spark, checkpoint=pipeline.checkpoint)
     for stream in pipeline.streams:
         with _placed(stream.at):
-            times = {"delay": stream.delay, "ttl": stream.ttl}
+            times = {"delay": stream.delay, "ttl": stream.ttl, "idle": stream.idle}
             given = {key: value for key, value in times.items() if value is not None}
             race.stream(stream.name, read_stream(spark, stream), time=stream.time, **given)
     for table in pipeline.tables:

@@ -50,10 +50,15 @@ class Attempt:
     """One try at an epoch; it changes a copy of the state."""
 
     def __init__(
-        self, runner: EpochRunner, batches: Mapping[str, Batch], report: EpochReport
+        self,
+        runner: EpochRunner,
+        batches: Mapping[str, Batch],
+        idle: frozenset[str],
+        report: EpochReport,
     ) -> None:
         self._runner = runner
         self._report = report
+        self._idle = idle
         self._physical = runner.physical
         self._executor = runner._executor
         self._executor.begin_epoch()
@@ -77,7 +82,7 @@ class Attempt:
             runner._checkpoint,
             state,
             inputs,
-            watermarks_before=dict(runner.state.watermarks),
+            clocks_before=runner.state.clocks,
             joins=runner.joins,
             early=runner.early,
             # Counting costs a fifth of an append, and keys change slowly.
@@ -259,6 +264,7 @@ class Attempt:
     def _learn_watermarks(self) -> None:
         """The greatest time seen, less the stream's delay; a watermark never goes back."""
         state = self._epoch.state
+        watermarks, idle = dict(state.clocks.watermarks), set(self._idle)
         for stream, batch in self._epoch.batches.items():
             seen = self._epoch.seen.get(stream) or batch.seen()
             self._report.rows_in[stream] = int(seen["rows"])
@@ -266,15 +272,22 @@ class Attempt:
             greatest = seen["greatest"]
             if greatest is None:
                 continue
+            idle.discard(stream)
             known = state.greatest.get(stream)
             state.greatest[stream] = greatest if known is None else max(known, greatest)
             delay = self._physical.sources[stream].delay
-            before = state.watermarks.get(stream)
+            before = watermarks.get(stream)
             after = state.greatest[stream] - delay
-            state.watermarks[stream] = after if before is None else max(before, after)
-        self._epoch.watermarks_after = dict(state.watermarks)
-        sessions = {s.name for s in self._physical.stores if isinstance(s, SessionStore)}
-        self._report.watermarks = {s: w for s, w in state.watermarks.items() if s not in sessions}
+            watermarks[stream] = after if before is None else max(before, after)
+        self._report.idle = frozenset(idle)
+        sessions = [store for store in self._physical.stores if isinstance(store, SessionStore)]
+        names = {store.name for store in sessions}
+        self._report.watermarks = {s: w for s, w in watermarks.items() if s not in names}
+        for store in sessions:
+            # What is left open by streams that are all idle waits for them; nobody waits for it.
+            if store.streams <= idle:
+                idle.add(store.name)
+        state.clocks = self._epoch.clocks_after = state.clocks.then(watermarks, frozenset(idle))
 
     def _learn_frontiers(self, stores: Iterable[Store]) -> None:
         """Open sessions hold back the times of what is still to come out of them."""
@@ -283,8 +296,7 @@ class Attempt:
                 continue
             frontier = run_alone(self._executor, store.frontier(self._epoch))
             if frontier is not None:
-                self._epoch.state.watermarks[store.name] = frontier
-                self._epoch.watermarks_after[store.name] = frontier
+                self._epoch.clocks_after.watermarks[store.name] = frontier
 
     def _drop_expired(self) -> None:
         """Take files out of the state that no query can need again."""
@@ -296,8 +308,11 @@ class Attempt:
             gone += [file for file in arrangement.files if not file.rows]
             arrangement.replace(gone, [])
             state.garbage += [(state.epoch, file.path) for file in gone]
-        for name in [n for n in state.watermarks if n.startswith("sessions-") and n not in live]:
-            del state.watermarks[name]
+        sessions = {name for name in state.clocks.watermarks if name.startswith("sessions-")}
+        state.clocks.forget(sessions - live)
+        if state.clocks.past:
+            queries = {query.sink.streams() for query in self._runner.live.values()}
+            state.clocks.prune(streams | sessions for streams in queries)
         for name in [
             n for n in state.arrangements if n not in live and not n.startswith("results-")
         ]:

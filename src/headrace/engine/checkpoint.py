@@ -2,7 +2,7 @@
 
     headrace.json             format and identity of this checkpoint
     ingest/<stream>/          Spark's own checkpoint of the stream's query
-    epochs/<n>.intent         batches that epoch n is about to process
+    epochs/<n>.intent         batches that epoch n is about to process, and streams that are idle
     epochs/<n>.commit         everything that is true after epoch n
     state/<arrangement>/      files of the arrangements
     results/<query>/          result tables that the engine keeps
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.engine.arrangements import Arrangement
+from headrace.engine.clocks import Clocks
 from headrace.engine.failpoints import reach
 from headrace.engine.files import FileSystem
 from headrace.engine.layouts import PanePlan
@@ -60,7 +61,7 @@ class Committed:
     epoch: int = 0
     batches: dict[str, int] = field(default_factory=dict)
     greatest: dict[str, int] = field(default_factory=dict)
-    watermarks: dict[str, int] = field(default_factory=dict)
+    clocks: Clocks = field(default_factory=Clocks)
     plan_version: int = 0
     panes: PanePlan = field(default_factory=PanePlan)
     queries: dict[str, QueryRecord] = field(default_factory=dict)
@@ -80,7 +81,7 @@ class Committed:
             self,
             batches=dict(self.batches),
             greatest=dict(self.greatest),
-            watermarks=dict(self.watermarks),
+            clocks=self.clocks.copied(),
             queries=dict(self.queries),
             arrangements={n: replace(a, files=list(a.files)) for n, a in self.arrangements.items()},
             merged=dict(self.merged),
@@ -95,7 +96,7 @@ class Committed:
             "epoch": self.epoch,
             "batches": self.batches,
             "greatest": self.greatest,
-            "watermarks": self.watermarks,
+            **self.clocks.to_json(),
             "plan_version": self.plan_version,
             "panes": self.panes.to_json(),
             "queries": {name: vars(record) for name, record in self.queries.items()},
@@ -112,7 +113,7 @@ class Committed:
             epoch=value["epoch"],
             batches=value["batches"],
             greatest=value["greatest"],
-            watermarks=value["watermarks"],
+            clocks=Clocks.from_json(value),
             plan_version=value["plan_version"],
             panes=PanePlan.from_json(value["panes"]),
             queries={
@@ -132,10 +133,15 @@ class Committed:
 
 @dataclass(frozen=True)
 class Intent:
-    """The batches of an epoch that was begun."""
+    """The batches of an epoch that was begun, and the streams that are idle in it.
+
+    That a stream is idle is found out by the clock on the wall; written down, it is a fact that a
+    repetition of the epoch finds again.
+    """
 
     epoch: int
     batches: dict[str, int]
+    idle: frozenset[str] = frozenset()
 
 
 class Checkpoint:
@@ -164,7 +170,12 @@ class Checkpoint:
 
     def begin(self, intent: Intent) -> None:
         reach("intent.before")
-        body = {"format": FORMAT, "epoch": intent.epoch, "batches": intent.batches}
+        body = {
+            "format": FORMAT,
+            "epoch": intent.epoch,
+            "batches": intent.batches,
+            "idle": sorted(intent.idle),
+        }
         self.files.write(self._epoch_file(intent.epoch, "intent"), json.dumps(body))
         reach("intent.after")
 
@@ -231,7 +242,7 @@ class Checkpoint:
         if not self.files.exists(path):
             return None
         body = json.loads(self.files.read(path))
-        return Intent(body["epoch"], body["batches"])
+        return Intent(body["epoch"], body["batches"], frozenset(body.get("idle", ())))
 
     def _finish_publications(self, state: Committed) -> None:
         for publication in state.publications:

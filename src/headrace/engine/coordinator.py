@@ -15,11 +15,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from headrace.engine.admission import StreamState, admit
+from headrace.engine.admission import StreamState, admit, paused
 from headrace.engine.batches import Batch
 from headrace.engine.checkpoint import Checkpoint, Intent
 from headrace.engine.file_streams import FileStream, is_file_stream
 from headrace.engine.ingest import Ingest, Trigger
+from headrace.engine.registered import RegisteredStream
 from headrace.engine.report import EpochReport
 from headrace.engine.runner import EpochRunner
 from headrace.engine.spark_errors import one_line
@@ -45,6 +46,17 @@ class _Waiting:
     error: BaseException | None = None
 
 
+@dataclass(frozen=True)
+class _Admission:
+    """The streams whose batches make up an epoch, and those that are idle in it.
+
+    A stream may be among both: it is idle then if its batch turns out to have no rows.
+    """
+
+    streams: tuple[str, ...]
+    idle: frozenset[str]
+
+
 class Coordinator:
     """Runs epochs until the streams end, somebody stops it, or it fails."""
 
@@ -53,24 +65,31 @@ class Coordinator:
         runner: EpochRunner,
         checkpoint: Checkpoint,
         settings: Settings,
-        frames: Mapping[str, DataFrame],
+        streams: Mapping[str, RegisteredStream],
         unfinished: Intent | None,
         between_epochs: Callable[[], bool],
         on_report: Callable[[EpochReport], None],
+        on_paused: Callable[[Mapping[str, str]], None],
     ) -> None:
         self._runner = runner
         self._checkpoint = checkpoint
         self._settings = settings
-        self.frames = dict(frames)
+        self.streams = dict(streams)
         self._unfinished = unfinished
         self._between_epochs = between_epochs
         self._on_report = on_report
+        self._on_paused = on_paused
         self._changed = threading.Condition()
         self._waiting: dict[str, _Waiting] = {}
         self._ingests: dict[str, Ingest] = {}
         self._file_streams: dict[str, FileStream] = {}
-        self._streams: dict[str, StreamState] = {}
+        self._states: dict[str, StreamState] = {}
         self._withdrawing: set[str] = set()
+        self._paused: dict[str, str] = {}
+        #: Rows that wait for several streams, after which epoch and by which plan.
+        self._held: tuple[int, int, int] = (-1, -1, 0)
+        #: Streams that were idle when it was last looked whom that helps, and by which plan.
+        self._idle_seen: tuple[frozenset[str], int] = (frozenset(), -1)
         self._stopping = False
         self._trigger = Trigger()
         self._thread: threading.Thread | None = None
@@ -163,11 +182,11 @@ class Coordinator:
         with self._changed:
             if self._stopping:
                 return False
-            admitted = self._admitted()
-            if not admitted:
+            admission = self._admission()
+            if admission is None:
                 self._changed.wait(_LOOK)
-        if admitted:
-            self._run_epoch(admitted)
+        if admission is not None:
+            self._run_epoch(admission)
         self._notice_ended_streams()
         if self._between_epochs():
             self._align_streams()
@@ -175,45 +194,115 @@ class Coordinator:
             return False
         return bool(self._waiting) or any(i.active for i in self._ingests.values())
 
-    def _admitted(self) -> list[str]:
+    def _admission(self) -> _Admission | None:
+        """What the next epoch is made of; None while there is nothing to do, or it pays to wait."""
         now = time.monotonic()
         active = {s for s, i in self._ingests.items() if i.active or s in self._waiting}
         if self._unfinished is not None:
-            # An epoch that a crash cut off is done again with the same batches, so that its
-            # output comes under the same number.
-            wanted = {
-                s
-                for s, number in self._unfinished.batches.items()
-                if s in active and self._runner.state.batches.get(s, -1) < number
-            }
-            if not wanted:
-                self._unfinished = None
-            elif wanted <= set(self._waiting):
-                self._unfinished = None
-                return sorted(wanted)
-            else:
-                return []
-        arrivals = {stream: waiting.arrived for stream, waiting in self._waiting.items()}
-        for stream in active:
-            self._streams.setdefault(stream, StreamState(now))
-        states = {stream: self._streams[stream] for stream in active}
-        return admit(states, arrivals, now, self._settings)
+            return self._unfinished_epoch(active)
+        silent = self._silent(active, now)
+        idle = frozenset(silent - self._waiting.keys())
+        arrivals = {s: w.arrived for s, w in self._waiting.items()}
+        for stream in self._without_room(active, idle):
+            del arrivals[stream]
+        states = {stream: self._states[stream] for stream in active}
+        admitted = tuple(admit(states, arrivals, now, self._settings))
+        if admitted:
+            return _Admission(admitted, idle | (silent & set(admitted)))
+        return _Admission((), idle) if self._frees_somebody(idle) else None
 
-    def _run_epoch(self, admitted: list[str]) -> None:
-        taken = {stream: self._waiting[stream] for stream in admitted}
+    def _unfinished_epoch(self, active: set[str]) -> _Admission | None:
+        """An epoch that a crash cut off is done again with the same batches and the same streams
+        idle, so that its output comes under the same number."""
+        assert self._unfinished is not None
+        batches, idle = self._unfinished.batches, self._unfinished.idle
+        wanted = {
+            s
+            for s, number in batches.items()
+            if s in active and self._runner.state.batches.get(s, -1) < number
+        }
+        if not wanted <= self._waiting.keys():
+            return None
+        self._unfinished = None
+        if batches and not wanted:
+            # Nobody reads these streams any more.
+            return None
+        return _Admission(tuple(sorted(wanted)), idle)
+
+    def _silent(self, active: set[str], now: float) -> set[str]:
+        """The streams that are idle unless a batch of theirs has rows.
+
+        All that is there is processed and the race ends: then time that passes says nothing about
+        a stream.
+        """
+        if self._trigger.available_now:
+            return set()
+        silent = {stream for stream in active if self._states[stream].is_silent(now)}
+        idle = self._runner.state.clocks.idle
+        if silent <= idle and not self._waiting:
+            return silent
+        # Spark may be about to hand rows over; ahead of the others they would all be late.
+        return {s for s in silent if s in self._waiting or not self._ingests[s].has_data}
+
+    def _frees_somebody(self, idle: frozenset[str]) -> bool:
+        """Whether an epoch without rows is due: one more stream is idle, and holds nobody back."""
+        seen = idle, self._runner.state.plan_version
+        if seen == self._idle_seen:
+            return False
+        self._idle_seen = seen
+        newly = idle - self._runner.state.clocks.idle
+        return any(newly & group and group - idle for group in self._runner.groups)
+
+    def _without_room(self, active: set[str], idle: frozenset[str]) -> dict[str, str]:
+        """The streams whose batches wait because state is full, with those they wait for."""
+        limit = self._settings.state_max_rows
+        found: dict[str, str] = {}
+        if limit and self._waiting and self._rows_held() > limit:
+            # Streams that have ended are still behind; what waits for a broken one has failed.
+            states = {s: t for s, t in self._states.items() if s not in self.stream_errors}
+            found = paused(states, self._waiting, idle, self._runner.groups, self._settings)
+        if found != self._paused:
+            self._paused = found
+            self._on_paused(found)
+        if found and active <= found.keys():
+            raise self._no_room(set(found.values()) - active)
+        return found
+
+    def _rows_held(self) -> int:
+        state = self._runner.state
+        if self._held[:2] != (state.epoch, state.plan_version):
+            self._held = state.epoch, state.plan_version, self._runner.rows_held()
+        return self._held[2]
+
+    def _no_room(self, ended: set[str]) -> HeadraceError:
+        """Streams that wait for one which is through would wait for ever."""
+        behind = ", ".join(repr(stream) for stream in sorted(ended))
+        return QueryError(
+            f"{self._held[2]} rows of state wait for stream {behind}, which has no more rows, and "
+            f"spark.headrace.state.maxRows is {self._settings.state_max_rows}",
+            hint="start again when it has rows, raise the setting, or run on and on with an idle "
+            "time for it; nothing is lost",
+            condition="STATE_FULL",
+        )
+
+    def _run_epoch(self, admission: _Admission) -> None:
+        taken = {stream: self._waiting[stream] for stream in admission.streams}
         started = time.monotonic()
         try:
-            report = self._runner.run({stream: w.batch for stream, w in taken.items()})
+            batches = {stream: waiting.batch for stream, waiting in taken.items()}
+            report = self._runner.run(batches, admission.idle)
         except BaseException as error:
             for stream, waiting in taken.items():
                 self._release(stream, waiting, error)
             raise
         now = time.monotonic()
         for stream, waiting in taken.items():
-            self._streams[stream].delivered(now, report.watermarks.get(stream))
+            rows = report.rows_in.get(stream, 0) - report.null_times.get(stream, 0)
+            self._states[stream].delivered(now, report.watermarks.get(stream), rows)
             self._ingests[stream].took(waiting.batch.number, report.rows_in.get(stream, 0))
             self._release(stream, waiting, None)
         report.seconds["total"] = now - started
+        report.paused = dict(self._paused)
         self._on_report(report)
         # Spark writes its own logs meanwhile, so merging files costs the next batch little.
         self._runner.tidy(self._settings.compaction_files)
@@ -249,17 +338,20 @@ class Coordinator:
                 self._withdraw(stream)
             self._check_spark_checkpoint(stream)
             log = self._checkpoint.path("ingest", stream)
-            if not source.processing and is_file_stream(self.frames[stream]):
+            registered = self.streams[stream]
+            if not source.processing and is_file_stream(registered.frame):
                 self._file_streams[stream] = FileStream(self._checkpoint.files, log)
             self._ingests[stream] = Ingest(
-                self.frames[stream],
+                registered.frame,
                 source,
                 log,
                 self._trigger,
                 self._on_batch,
             )
-            self._streams[stream] = StreamState(
-                time.monotonic(), self._runner.state.watermarks.get(stream)
+            self._states[stream] = StreamState(
+                time.monotonic(),
+                self._runner.state.clocks.watermarks.get(stream),
+                registered.idle_after,
             )
 
     def _withdraw(self, stream: str) -> None:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import StreamBatch
 from headrace.engine.checkpoint import Checkpoint, Committed
+from headrace.engine.clocks import Clocks
 from headrace.engine.early_plans import EarlyMemory
 from headrace.engine.executor import Executor
 from headrace.engine.failpoints import reach
@@ -34,10 +35,10 @@ class Probed:
 
 @dataclass
 class Epoch:
-    """The inputs, watermarks and state of one epoch.
+    """The inputs, clocks and state of one epoch.
 
-    ``watermarks_before`` are those at its start; ``watermarks_after`` are known once every
-    admitted batch was read. A stream without a watermark has seen no row yet.
+    ``clocks_before`` are those at its start; ``clocks_after`` are known once every admitted batch
+    was read.
     """
 
     number: int
@@ -45,8 +46,8 @@ class Epoch:
     checkpoint: Checkpoint
     state: Committed
     batches: Mapping[str, StreamBatch]
-    watermarks_before: Mapping[str, int]
-    watermarks_after: dict[str, int] = field(default_factory=dict)
+    clocks_before: Clocks
+    clocks_after: Clocks = field(default_factory=Clocks)
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: Which store counts the rows of a stream while it appends them.
     counted_by: dict[str, str] = field(default_factory=dict)
@@ -76,11 +77,11 @@ class Epoch:
         return known[1]
 
     def before(self, streams: Iterable[str]) -> int | None:
-        """The operator's watermark at the start of the epoch; None while a stream has none."""
-        return _least(self.watermarks_before, streams)
+        """The operator's watermark at the start of the epoch; None while it has none."""
+        return self.clocks_before.at(streams)
 
     def after(self, streams: Iterable[str]) -> int | None:
-        return _least(self.watermarks_after, streams)
+        return self.clocks_after.at(streams)
 
     def old(
         self, name: str, schema: Schema, first: int | None = None, last: int | None = None
@@ -145,9 +146,3 @@ class Epoch:
         if not wanted:
             return None
         return Relation(self.executor.bind_files(wanted, schema), schema)
-
-
-def _least(watermarks: Mapping[str, int], streams: Iterable[str]) -> int | None:
-    found = [watermarks.get(stream) for stream in streams]
-    known = [watermark for watermark in found if watermark is not None]
-    return min(known) if known and len(known) == len(found) else None

@@ -18,6 +18,7 @@ from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import StreamBatch
 from headrace.engine.buckets.executor import BucketExecutor
 from headrace.engine.checkpoint import Checkpoint, Committed
+from headrace.engine.clocks import Clocks
 from headrace.engine.epoch import Epoch
 from headrace.engine.executor import Executor
 from headrace.engine.files import LocalFiles
@@ -105,6 +106,6 @@ def _epoch(physical: Physical, executor: _Executor, file_streams: Mapping[str, b
         Checkpoint(lambda path: LocalFiles(), "imagined", 1),
         state,
         batches,
-        watermarks_before=dict.fromkeys(clocks, _BEFORE),
-        watermarks_after=dict.fromkeys(clocks, _AFTER),
+        clocks_before=Clocks(dict.fromkeys(clocks, _BEFORE)),
+        clocks_after=Clocks(dict.fromkeys(clocks, _AFTER)),
     )

@@ -68,6 +68,11 @@ class Ingest:
     def active(self) -> bool:
         return bool(self._query.isActive)
 
+    @property
+    def has_data(self) -> bool:
+        """Whether Spark found new rows when it last looked, and has not processed them yet."""
+        return bool(self._query.status["isDataAvailable"])
+
     def error(self) -> StreamError | None:
         """Why the stream ended, if it did not end well."""
         failure = self._query.exception()

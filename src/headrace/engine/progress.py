@@ -24,9 +24,16 @@ class QueryState:
     message: str = "waiting to start"
     active: bool = True
     visible_from: int | None = None
+    warning: str | None = None
+    #: Streams of the query that wait for another because state is full.
+    paused: dict[str, str] = field(default_factory=dict)
     error: HeadraceError | None = None
     total_rows: int = 0
     reports: deque[Progress] = field(default_factory=deque)
+
+    def begin(self) -> None:
+        """It runs from now on; what troubled an earlier run is no more."""
+        self.message, self.warning, self.paused = "running", None, {}
 
     def add(self, progress: Progress) -> None:
         self.total_rows += progress["numOutputRows"]
@@ -46,6 +53,10 @@ class QueryState:
         told: dict[str, Any] = {"message": self.message, "isActive": self.active}
         if self.visible_from is not None:
             told["from"] = timestamp(self.visible_from)
+        if self.active and self.warning is not None:
+            told["warning"] = self.warning
+        if self.active and self.paused:
+            told["paused"] = dict(self.paused)
         return told
 
 
@@ -62,6 +73,8 @@ def epoch_progress(report: EpochReport) -> Progress:
         "durationMs": {name: round(value * 1_000) for name, value in report.seconds.items()},
         "jobs": report.jobs,
         "watermarks": {s: timestamp(w) for s, w in report.watermarks.items()},
+        "idleStreams": sorted(report.idle),
+        "pausedStreams": dict(report.paused),
         "nullTimes": dict(report.null_times),
         "rowsOut": dict(report.rows_out),
         "planChanges": list(report.changes),
@@ -74,12 +87,12 @@ def query_progress(
     streams: frozenset[str],
     stores: Mapping[str, Iterable[str]],
     state: Committed,
+    warning: str | None = None,
 ) -> Progress:
     """One query's share of an epoch. ``stores`` gives its arrangements and their late counters."""
     seconds = report.seconds.get("total", 0.0)
     rows = sum(report.rows_in.get(stream, 0) for stream in streams)
-    watermarks = [report.watermarks.get(stream) for stream in streams]
-    known = [w for w in watermarks if w is not None]
+    watermark = state.clocks.at(streams)
     arranged = [state.arrangements[s] for s in stores if s in state.arrangements]
     return {
         "name": name,
@@ -88,7 +101,9 @@ def query_progress(
         "numInputRows": rows,
         "processedRowsPerSecond": rows / seconds if seconds else 0.0,
         "numOutputRows": report.rows_out.get(name, 0),
-        "watermark": timestamp(min(known)) if len(known) == len(watermarks) and known else None,
+        "watermark": None if watermark is None else timestamp(watermark),
+        "idleStreams": sorted(report.idle & streams),
+        "warning": warning,
         "lateRows": sum(
             report.late.get((store, counter), 0)
             for store, counters in stores.items()

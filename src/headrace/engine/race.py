@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,19 +30,23 @@ from headrace.engine.operators.stateless import table_view
 from headrace.engine.physical import LiveQuery
 from headrace.engine.policies import early_policy, join_policy, layout_policy, merging
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
+from headrace.engine.registered import RegisteredStream
 from headrace.engine.relations import table
 from headrace.engine.report import EpochReport
 from headrace.engine.runner import EpochRunner, Running, is_time_to_plan
 from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
+from headrace.engine.standstills import Standstills
 from headrace.engine.warm_up import warm_up_below
 from headrace.errors import CheckpointError, QueryError, StreamError
 from headrace.plan.json import plan_hash
-from headrace.plan.nodes import Node, Sink, Source
+from headrace.plan.nodes import Node, Sink
 from headrace.settings import Settings
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
 from headrace.stats.load import Load
+
+_LOG = logging.getLogger("headrace")
 
 
 @dataclass
@@ -53,14 +59,6 @@ class _Entry:
     state: QueryState
     leaving: bool = False
     running: Running | None = None
-
-
-@dataclass(frozen=True)
-class RegisteredStream:
-    """A streaming DataFrame and how the plan sees it."""
-
-    frame: DataFrame
-    source: Source
 
 
 @dataclass
@@ -80,6 +78,8 @@ class Race:
         self._coordinator: Coordinator | None = None
         self._runner: EpochRunner | None = None
         self._arrived: list[str] = []
+        self._trigger = Trigger()
+        self._standstills = Standstills(self.settings.warn_after / 1_000)
         self._planned_at = 0
         #: The epoch and plan at which it was last asked who has caught up.
         self._caught_up_at = (-1, -1)
@@ -93,6 +93,8 @@ class Race:
 
     def add_stream(self, stream: RegisteredStream) -> None:
         self._refuse_second_name(stream.source.stream)
+        if self.active:
+            stream.check(self._trigger)
         self.streams[stream.source.stream] = stream
 
     def add_table(self, name: str, frame: DataFrame) -> None:
@@ -171,6 +173,9 @@ class Race:
             raise QueryError(
                 "there is no query to run", hint="start one: query.writeStream…start()"
             )
+        for stream in self.streams.values():
+            stream.check(trigger)
+        self._trigger = trigger
         checkpoint = self._open_checkpoint()
         state, unfinished = checkpoint.open()
         self._compare(state, live)
@@ -190,13 +195,14 @@ class Race:
             self._runner,
             checkpoint,
             self.settings,
-            {name: stream.frame for name, stream in self.streams.items()},
+            self.streams,
             unfinished,
             self._between_epochs,
             self._on_report,
+            self._on_paused,
         )
         for entry in live.values():
-            entry.state.message = "running"
+            entry.state.begin()
         self._coordinator.start(trigger)
 
     def stop(self) -> None:
@@ -319,11 +325,9 @@ class Race:
                 entry = self._entries[name]
                 if entry.state.active:
                     queries[name] = self._enrol(entry, runner.state)
-                    entry.state.message = "running"
+                    entry.state.begin()
                     assert self._coordinator is not None
-                    self._coordinator.frames |= {
-                        s: self.streams[s].frame for s in entry.sink.streams()
-                    }
+                    self._coordinator.streams |= {s: self.streams[s] for s in entry.sink.streams()}
             runner.use(queries)
             return True
 
@@ -340,7 +344,7 @@ class Race:
             if running.live.visible_from is None or asked == runner.state.plan_version:
                 continue
             due = caught_up_at(running.live)
-            seen = [runner.state.watermarks.get(s) for s in running.live.sink.streams()]
+            seen = [runner.state.clocks.watermarks.get(s) for s in running.live.sink.streams()]
             if due is None or any(w is None or w < due for w in seen):
                 continue
             # Its own state is kept under other names: it needs somebody who keeps the same.
@@ -380,8 +384,10 @@ class Race:
                 null_times=report.null_times[stream],
             )
             self.statistics = self.statistics.observe_stream(stream, seen)
+        warnings = self._notice_standstills(report)
         for name in self._runner.queries:
             entry = self._entries[name]
+            entry.state.warning = warnings.get(name)
             entry.state.add(
                 query_progress(
                     name,
@@ -389,7 +395,34 @@ class Race:
                     entry.sink.streams(),
                     self._runner.late_counters[name],
                     self._runner.state,
+                    entry.state.warning,
                 )
+            )
+
+    def _notice_standstills(self, report: EpochReport) -> dict[str, str]:
+        """By query, what to say of a watermark that stands still while rows come in."""
+        assert self._runner is not None
+        clocks, sets = self._runner.state.clocks, self._runner.released_by
+        warnings = {}
+        for name, found in self._standstills.watch(time.monotonic(), report, clocks, sets).items():
+            warnings[name] = found.text
+            if found.is_news:
+                _LOG.warning("query %r: %s", name, found.text)
+        return warnings
+
+    def _on_paused(self, paused: Mapping[str, str]) -> None:
+        """Tell queries which of their streams wait, because state is full, and for which."""
+        for entry in list(self._entries.values()):
+            entry.state.paused = {
+                s: paused[s] for s in sorted(entry.sink.streams() & paused.keys())
+            }
+        for stream, behind in paused.items():
+            _LOG.warning(
+                "stream %r is paused until %r has moved on: the state that waits for it has more "
+                "than the %d rows of spark.headrace.state.maxRows",
+                stream,
+                behind,
+                self.settings.state_max_rows,
             )
 
     # Reading

@@ -18,6 +18,10 @@ class EpochReport:
     rows_out: dict[str, int] = field(default_factory=dict)
     late: dict[tuple[str, str], int] = field(default_factory=dict)
     watermarks: dict[str, int] = field(default_factory=dict)
+    #: Streams that hold no watermark back.
+    idle: frozenset[str] = frozenset()
+    #: Streams whose batches wait because state is full, with those they wait for.
+    paused: dict[str, str] = field(default_factory=dict)
     failures: dict[str, HeadraceError] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)

@@ -24,6 +24,7 @@ from headrace.engine.epoch import Epoch
 from headrace.engine.executor import Executor
 from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, decide
+from headrace.engine.operators.base import Store
 from headrace.engine.physical import LiveQuery, Physical
 from headrace.engine.report import EpochReport
 from headrace.engine.sinks import QuerySink
@@ -50,12 +51,17 @@ class Running:
 
 
 @dataclass(frozen=True)
-class _Counters:
-    """The stores of a plan and their counters, as long as its panes are laid out like this."""
+class _OwnStores:
+    """What a plan needs of stores, as long as its panes are laid out like this.
+
+    That is the names of the counters of each of them, and the sets of streams by whose watermarks
+    they let rows go.
+    """
 
     plan: Node
     layout: object
-    by_store: dict[str, list[str]]
+    counters: dict[str, list[str]]
+    released_by: frozenset[frozenset[str]]
 
 
 class EpochRunner:
@@ -92,7 +98,9 @@ class EpochRunner:
         self.early = EarlyMemory(self.loads)
         #: The stores of each query, with the counters of the rows that are late for *it*.
         self.late_counters: dict[str, dict[str, list[str]]] = {}
-        self._known_counters: dict[tuple[int, int | None], _Counters] = {}
+        #: The sets of streams by whose watermarks each query's operators go.
+        self.released_by: dict[str, frozenset[frozenset[str]]] = {}
+        self._own_stores: dict[tuple[int, int | None], _OwnStores] = {}
         self._changes: list[str] = []
 
     def use(self, queries: Mapping[str, Running]) -> None:
@@ -107,7 +115,9 @@ class EpochRunner:
         self.state.panes, changes = decide(distinct, self.state.panes, self.loads, self.policy)
         self._changes += [change.text for change in changes]
         self.physical = self.compiled(list(self.live.values()))
-        self.late_counters = self._counters_of_late_rows()
+        own = self._stores_by_query()
+        self.late_counters = {name: stores.counters for name, stores in own.items()}
+        self.released_by = {name: stores.released_by for name, stores in own.items()}
         self.state.plan_version += 1
 
     def _remember_merged(self) -> None:
@@ -145,10 +155,10 @@ class EpochRunner:
     def _distinct_plans(self) -> list[Node]:
         return list({id(q.sink.input): q.sink.input for q in self.live.values()}.values())
 
-    def _counters_of_late_rows(self) -> dict[str, dict[str, list[str]]]:
-        """By query: merged queries count the same rows."""
-        known, found = self._known_counters, {}
-        counters = {}
+    def _stores_by_query(self) -> dict[str, _OwnStores]:
+        """The stores of each query as if it ran alone: merged queries have the same."""
+        known, found = self._own_stores, {}
+        by_query = {}
         for name, live in self.live.items():
             plan = live.sink.input
             key = id(plan), live.visible_from
@@ -158,12 +168,29 @@ class EpochRunner:
                 before = known.get(key)
                 if before is None or before.plan is not plan or before.layout != layout:
                     stores = self.compiled([live]).stores
-                    by_store = {store.name: store.late_counters() for store in stores}
-                    before = _Counters(plan, layout, by_store)
+                    counters = {store.name: store.late_counters() for store in stores}
+                    sets = frozenset().union(*(released_by(store) for store in stores))
+                    before = _OwnStores(plan, layout, counters, sets)
                 found[key] = before
-            counters[name] = found[key].by_store
-        self._known_counters = found
-        return counters
+            by_query[name] = found[key]
+        self._own_stores = found
+        return by_query
+
+    @property
+    def groups(self) -> frozenset[frozenset[str]]:
+        """The sets of several streams by whose watermarks some operator goes."""
+        sets = frozenset().union(*self.released_by.values())
+        return frozenset(streams for streams in sets if len(streams) > 1)
+
+    def rows_held(self) -> int:
+        """Rows of the state that wait for the watermarks of several streams."""
+        held = [
+            store.name
+            for store in self.physical.stores
+            if not store.endless and any(len(streams) > 1 for streams in released_by(store))
+        ]
+        found = (self.state.arrangements.get(name) for name in held)
+        return sum(arrangement.rows for arrangement in found if arrangement is not None)
 
     def compiled(self, queries: list[LiveQuery]) -> Physical:
         """Operators for some of the queries, over the stores that all of them share."""
@@ -186,14 +213,17 @@ class EpochRunner:
             self.use(self.queries)
         return bool(changes)
 
-    def run(self, batches: Mapping[str, Batch]) -> EpochReport:
-        """Process the batches as one epoch. A query that fails is left out; the rest goes on."""
+    def run(self, batches: Mapping[str, Batch], idle: frozenset[str] = frozenset()) -> EpochReport:
+        """Process the batches as one epoch. A query that fails is left out; the rest goes on.
+
+        Streams that are ``idle`` hold no operator's watermark back, unless they bring rows now.
+        """
         number = self.state.epoch + 1
         failures: dict[str, HeadraceError] = {}
-        self._checkpoint.begin(Intent(number, {s: b.number for s, b in batches.items()}))
+        self._checkpoint.begin(Intent(number, {s: b.number for s, b in batches.items()}, idle))
         while True:
             report = EpochReport(number, failures=failures)
-            attempt = Attempt(self, batches, report)
+            attempt = Attempt(self, batches, idle, report)
             try:
                 state = attempt.run()
             except QueriesFailed as failed:
@@ -238,8 +268,8 @@ class EpochRunner:
             self._checkpoint,
             self.state,
             {},
-            watermarks_before=self.state.watermarks,
-            watermarks_after=dict(self.state.watermarks),
+            clocks_before=self.state.clocks,
+            clocks_after=self.state.clocks,
         )
         self._executor.begin_epoch()
         work: dict[str, Steps[None]] = {}
@@ -269,6 +299,14 @@ class EpochRunner:
             raise next(iter(failed.values()))
         if len(remaining) < len(self.queries):
             self.use(remaining)
+
+
+def released_by(store: Store) -> frozenset[frozenset[str]]:
+    """The sets of streams by whose watermarks a store lets rows go; sessions follow theirs."""
+    return frozenset(
+        frozenset(clock for clock in clocks if not clock.startswith("sessions-"))
+        for clocks in store.released_by()
+    )
 
 
 def is_time_to_plan(epoch: int) -> bool:

@@ -101,6 +101,15 @@ class Store(ABC):
         """Whether it has kept all that another of the same name would have."""
         return set(needed.schema) <= set(self.schema)
 
+    def released_by(self) -> frozenset[frozenset[str]]:
+        """The sets of clocks by whose watermarks its readers let go of rows."""
+        return frozenset()
+
+    @property
+    def endless(self) -> bool:
+        """Whether rows are kept for ever, whatever any watermark does."""
+        return False
+
     @property
     def split_by(self) -> tuple[str, ...]:
         """Columns by one of which its rows are told apart where several tasks read them."""

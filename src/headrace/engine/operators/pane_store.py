@@ -23,7 +23,12 @@ from headrace.engine.operators.counting import (
     rows_to_count,
     watch_counts,
 )
-from headrace.engine.operators.row_store import Retention, all_covered, least_horizon
+from headrace.engine.operators.row_store import (
+    Retention,
+    all_covered,
+    least_horizon,
+    releasing,
+)
 from headrace.engine.partials import Partial, update_where
 from headrace.engine.relations import (
     Relation,
@@ -333,6 +338,13 @@ class PaneStore(Store):
     def serves(self, needed: Store) -> bool:
         assert isinstance(needed, PaneStore)
         return super().serves(needed) and all_covered(needed.retentions, self.retentions)
+
+    def released_by(self) -> frozenset[frozenset[str]]:
+        return releasing(self.retentions)
+
+    @property
+    def endless(self) -> bool:
+        return any(retention.keep is None for retention in self.retentions)
 
     def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
         """Merge the partials of each group and pane; drop the panes that nobody needs."""

@@ -83,7 +83,8 @@ class Retention:
         """Whether everything that the other asks for is kept for this one's sake."""
         longer = self.keep is None or (other.keep is not None and self.keep >= other.keep)
         sessions = other.sessions is None or self.sessions == other.sessions
-        return longer and sessions and self.streams >= other.streams
+        # The watermark of more streams may be ahead of that of fewer, where one of them is idle.
+        return longer and sessions and self.streams == other.streams
 
     def horizon(self, epoch: Epoch) -> int | None:
         watermark = epoch.after(self.streams)
@@ -106,6 +107,11 @@ def least_horizon(retentions: list[Retention], epoch: Epoch) -> int | None:
 
 def all_covered(needed: list[Retention], kept: list[Retention]) -> bool:
     return all(any(one.covers(other) for one in kept) for other in needed)
+
+
+def releasing(retentions: list[Retention]) -> frozenset[frozenset[str]]:
+    """The sets of clocks by whose watermarks somebody lets rows go."""
+    return frozenset(retention.streams for retention in retentions if retention.keep is not None)
 
 
 @dataclass
@@ -222,6 +228,13 @@ class RowStore(Store):
     def serves(self, needed: Store) -> bool:
         assert isinstance(needed, RowStore)
         return super().serves(needed) and all_covered(needed.retentions, self.retentions)
+
+    def released_by(self) -> frozenset[frozenset[str]]:
+        return releasing(self.retentions)
+
+    @property
+    def endless(self) -> bool:
+        return any(retention.keep is None for retention in self.retentions)
 
     def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
         horizon = self.horizon(epoch)

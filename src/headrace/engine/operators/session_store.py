@@ -266,6 +266,9 @@ class SessionStore(Store):
         watermark = epoch.after(self.streams)
         return None if watermark is None else watermark - self.lag
 
+    def released_by(self) -> frozenset[frozenset[str]]:
+        return frozenset({self.streams})
+
     def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
         closed = self.closed_at(epoch.after(self.streams))
         return Relation(self._open(rows.query, closed), self.schema)

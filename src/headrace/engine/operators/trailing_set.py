@@ -278,6 +278,13 @@ class TrailingSet(Store):
             return None
         return after - self.window.length
 
+    def released_by(self) -> frozenset[frozenset[str]]:
+        return frozenset({self.streams})
+
+    @property
+    def endless(self) -> bool:
+        return isinstance(self.window, Landmark)
+
     def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
         horizon = self.horizon(epoch)
         where = [] if horizon is None else [column(AT) >= number(horizon)]
