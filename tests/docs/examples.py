@@ -10,7 +10,7 @@ A block begins with ```` ```example ```` and holds streams and tables, a query, 
       watermark  s 0:04
       out        nothing
 
-What comes in is written by hand. What comes out (``watermark``, ``late``, ``no time``, ``out``) is
+What comes in is written by hand, and so is which streams are idle (``idle``). What comes out (``watermark``, ``late``, ``no time``, ``out``) is
 compared with the engine, and written anew by ``pytest --update-golden``. Times are minutes and
 seconds; ``ts`` needs no type.
 """
@@ -32,7 +32,7 @@ from tests.conftest import REPOSITORY
 
 ZERO = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 NOTHING = "nothing"
-#: Lines of an epoch that say what comes out; all others name a stream.
+#: Lines of an epoch that say what comes out; all others name a stream, or those that are idle.
 OUTPUT = ("watermark", "late", "no time", "out")
 
 Row = dict[str, Any]
@@ -50,6 +50,7 @@ class Epoch:
     rows: Mapping[str, Sequence[Row]]
     inputs: tuple[tuple[str, str], ...]
     said: Mapping[str, str]
+    idle: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,10 @@ class Example:
 
     def batches(self) -> list[dict[str, list[Row]]]:
         return [{name: list(rows) for name, rows in e.rows.items()} for e in self.epochs]
+
+    def idle(self) -> list[frozenset[str]]:
+        """The streams that are idle in each epoch."""
+        return [epoch.idle for epoch in self.epochs]
 
     def text(self, said: Sequence[Mapping[str, str]]) -> str:
         """The block with what comes out as given."""
@@ -158,14 +163,18 @@ def _read_epoch(catalog: Mapping[str, Source | Table], lines: Sequence[str]) -> 
     rows: dict[str, list[Row]] = {}
     inputs: list[tuple[str, str]] = []
     said: dict[str, str] = {}
+    idle: frozenset[str] = frozenset()
     for line in filter(str.strip, lines):
         name, text = re.split(r"\s{2,}", line.strip(), maxsplit=1)
         if name in OUTPUT:
             said[name] = text
+        elif name == "idle":
+            inputs.append((name, text))
+            idle = frozenset(text.split(", "))
         else:
             inputs.append((name, text))
             rows[name] = [] if text == NOTHING else _read_rows(text, catalog[name].schema)
-    return Epoch(rows, tuple(inputs), said)
+    return Epoch(rows, tuple(inputs), said, idle)
 
 
 def _read_rows(text: str, schema: Schema) -> list[Row]:

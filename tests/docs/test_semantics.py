@@ -54,11 +54,14 @@ def test_there_are_examples_of_everything() -> None:
     assert len(EXAMPLES) >= 20
     assert JOINING
     assert len(ABOUT_LATENESS) >= 4
+    assert any(any(example.idle()) for example in EXAMPLES)
 
 
 @pytest.mark.parametrize("example", FROM_THE_START, ids=_name)
 def test_the_oracle_agrees(example: Example) -> None:
-    out = run_epochs(example.plan, example.batches(), example.tables, example.mode)
+    out = run_epochs(
+        example.plan, example.batches(), example.tables, example.mode, idle=example.idle()
+    )
     said = [epoch.said["out"] for epoch in example.epochs]
     assert [rows_text(rows) for rows in out] == said
     marks = stream_watermarks(example.plan, example.batches())
@@ -110,7 +113,13 @@ def _through_engine(example: Example, spark: SparkSession, folder: Path) -> Said
 
     queries = {"q": (example.plan, example.mode)}
     run = run_engine(
-        tiny_executor(spark), queries, example.catalog, example.batches(), example.tables, folder
+        tiny_executor(spark),
+        queries,
+        example.catalog,
+        example.batches(),
+        example.tables,
+        folder,
+        idle=example.idle(),
     )
     return [
         _said(

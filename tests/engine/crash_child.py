@@ -1,6 +1,7 @@
 """The processes of the crash tests: one that is killed, and one that lends it a JVM.
 
     python -m tests.engine.crash_child run FOLDER      runs the queries; dies where told to
+    python -m tests.engine.crash_child sleep FOLDER    the same, where stream r falls silent
     python -m tests.engine.crash_child finish FOLDER   restarts them and runs to the end
     python -m tests.engine.crash_child host            lends its JVM, and finishes what it is told
 
@@ -45,6 +46,12 @@ QUERIES = {
     "totals": TWO_SINKS,
 }
 TOTALS = "totals.parquet"
+#: What a stream that is silent holds back; a folder with a file of this name runs this query.
+ASLEEP = "asleep"
+HELD_BACK = (
+    "SELECT k, window, COUNT(*) AS n FROM (SELECT k, ts FROM l UNION ALL SELECT k, ts FROM r) "
+    "AS u GROUP BY k, window(ts, '10 seconds')"
+)
 
 
 def own_spark(folder: Path) -> SparkSession:
@@ -86,8 +93,10 @@ def race_on(spark: SparkSession, folder: Path) -> Headrace:
     race = Headrace(session, str(folder / "checkpoint"))
     for name, columns in STREAMS.items():
         reader = session.readStream.schema(columns).option("maxFilesPerTrigger", 1)
-        race.stream(name, reader.parquet(str(folder / "in" / name)), time="ts")
-    for name, text in QUERIES.items():
+        frame = reader.parquet(str(folder / "in" / name))
+        race.stream(name, frame, time="ts", idle="1 second" if name == "r" else None)
+    asleep = (folder / ASLEEP).exists()
+    for name, text in ({"held": HELD_BACK} if asleep else QUERIES).items():
         writer = race.sql(text).writeStream.queryName(name)
         if name == "totals":
             writer.format("results").start()
@@ -103,9 +112,17 @@ def run(spark: SparkSession, folder: Path) -> Headrace:
     return race
 
 
+def sleep(spark: SparkSession, folder: Path) -> None:
+    """Run on and on; streams fall silent only in a race that does not end by itself."""
+    race = race_on(spark, folder)
+    race.start(processingTime="50 milliseconds")
+    race.awaitTermination()
+
+
 def finish(spark: SparkSession, folder: Path) -> None:
     race = run(spark, folder)
-    parquet.write_table(race.results("totals").toArrow(), folder / TOTALS)
+    if not (folder / ASLEEP).exists():
+        parquet.write_table(race.results("totals").toArrow(), folder / TOTALS)
 
 
 def host(folder: Path) -> None:
@@ -118,6 +135,10 @@ def host(folder: Path) -> None:
     print(json.dumps({"port": parameters.port, "secret": parameters.auth_token}), flush=True)
     running = spark._jsparkSession.sharedState().activeStreamingQueries()
     for line in sys.stdin:
+        if (Path(line.strip()) / ASLEEP).exists():
+            # Streams that have nothing to hand over do not find out.
+            for query in list(running.values()):
+                query.stop()
         # The streams of the killed process end when they find nobody to call back.
         while not running.isEmpty():
             time.sleep(0.02)
@@ -140,10 +161,7 @@ def main() -> None:
         return
     lent = "PYSPARK_GATEWAY_PORT" in os.environ
     spark = lent_spark() if lent else own_spark(folder / "spark")
-    if command == "run":
-        run(spark, folder)
-    else:
-        finish(spark, folder)
+    {"run": run, "sleep": sleep, "finish": finish}[command](spark, folder)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ from headrace.plan.nodes import OutputMode, Source
 from headrace.plan.types import STRING, TIMESTAMP, Schema
 from headrace.sql import plan_query
 from tests.conftest import REPOSITORY
-from tests.engine.crash_child import QUERIES, STREAMS, TOTALS, TWO_SINKS
+from tests.engine.crash_child import ASLEEP, QUERIES, STREAMS, TOTALS, TWO_SINKS
 from tests.support.compare import arrow_rows, assert_same_rows
 from tests.support.oracle import run_epochs
-from tests.support.script import Stream, at, read_epoch
+from tests.support.script import Stream, at, read_epoch, span
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
@@ -129,6 +129,29 @@ def test_killed_with_its_jvm(tmp_path: Path, host: Host) -> None:
     check_whole(tmp_path, 3)
 
 
+def test_killed_while_a_stream_is_idle(tmp_path: Path, host: Host) -> None:
+    """That a stream is idle was found out by the clock of a process that is dead. The next one,
+    whose run would never find it, does the epoch again as it was."""
+    # r stops at 7, while l is at 25.
+    files = {"l": [("a", 1), ("b", 12), ("a", 25)], "r": [("a", 3), ("b", 7)]}
+    write_streams(tmp_path, 1, [files])
+    (tmp_path / ASLEEP).touch()
+    places = ("intent.after:2", "sink.after:1", "commit.before:1", "commit.after:1")
+    for number, place in enumerate(places):
+        kill(tmp_path, place, host.environment, "sleep")
+        assert last_commit(tmp_path) == (2 if number == 3 else 1), place
+    host.finish(tmp_path)
+    epochs = tmp_path / "checkpoint" / "epochs"
+    intents = [json.loads((epochs / f"{n:010d}.intent").read_text()) for n in (1, 2)]
+    assert [intent["batches"] for intent in intents] == [{"l": 0, "r": 0}, {}]
+    assert intents[1]["idle"] == ["r"]
+    output = str(tmp_path / "out" / "held")
+    assert not read_epoch(output, 1)
+    windows = [("a", span(0, 10), 2), ("b", span(0, 10), 1), ("b", span(10, 20), 1)]
+    assert_same_rows(read_epoch(output, 2), windows)
+    assert last_commit(tmp_path) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("epoch", [1, 2, 3])
 @pytest.mark.parametrize("place", [*BEFORE, *(place for place, noted in AFTER if noted is None)])
@@ -154,21 +177,25 @@ def test_killed_and_restarted_with_jvms_of_their_own(place: str, tmp_path: Path)
     check_whole(tmp_path, 3)
 
 
-def write_streams(folder: Path, files: int) -> None:
+def write_streams(
+    folder: Path, files: int, given: list[dict[str, list[tuple[str, int]]]] = FILES
+) -> None:
     for name, columns in STREAMS.items():
         stream = Stream(name, columns)
         path = folder / "in" / name
         path.mkdir(parents=True)
-        for number, epoch in enumerate(FILES[:files]):
+        for number, epoch in enumerate(given[:files]):
             file = path / f"{number:05d}.parquet"
             parquet.write_table(stream.table(epoch[name]), file)
             os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def kill(folder: Path, place: str, environment: dict[str, str] | None) -> None:
+def kill(
+    folder: Path, place: str, environment: dict[str, str] | None, command: str = "run"
+) -> None:
     """Run the queries in a process that dies at this place."""
     finished = subprocess.run(
-        _command("run", folder),
+        _command(command, folder),
         cwd=REPOSITORY,
         env={**(environment or os.environ), "HEADRACE_DIE_AT": place},
         capture_output=True,

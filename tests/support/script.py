@@ -49,6 +49,7 @@ __all__ = [
     "Stop",
     "StopQuery",
     "Stream",
+    "WaitUntil",
     "at",
     "check_error",
     "play",
@@ -260,6 +261,17 @@ class Check(Step):
 
     def play(self, stage: Stage) -> None:
         assert self.test(stage) is not False, self.what
+
+
+@dataclass(frozen=True)
+class WaitUntil(Step):
+    """Wait for something that a running race does by itself."""
+
+    what: str
+    test: Callable[[Stage], bool]
+
+    def play(self, stage: Stage) -> None:
+        stage.wait_until(lambda: self.test(stage), self.what)
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,12 @@ class Stage:
         names = os.listdir(folder) if folder.is_dir() else []
         return max((int(n.split(".")[0]) for n in names if n.endswith(".commit")), default=0)
 
+    def intents(self) -> list[dict[str, Any]]:
+        """What each committed epoch was made of, as far as the checkpoint still knows."""
+        folder = self.checkpoint / "epochs"
+        numbers = range(1, self.last_epoch() + 1)
+        return [json.loads((folder / f"{number:010d}.intent").read_text()) for number in numbers]
+
     def processed(self) -> dict[str, int]:
         """Files of each stream that a commit holds."""
         batches = self.commit()["batches"] if self.last_epoch() else {}

@@ -147,30 +147,32 @@ def random_epochs(
 
 
 def with_idle_streams(chance: random.Random, epochs: Epochs) -> tuple[Epochs, Idle]:
-    """The same streams, each silent at times: without a batch, or with one that has no rows.
+    """The same streams, one or two of which sleep for some epochs and are idle meanwhile.
 
-    A few of those that are said to be idle have rows after all, as when these come in the epoch
-    itself. Some epochs are only there to say that a stream is idle.
+    One that sleeps has no batch, or one without rows, or rows after all, as when these come in the
+    very epoch that was to say that it is idle. Some epochs are only there to say so.
     """
     out: Epochs = []
     idle: Idle = []
-    silent: set[str] = set()
-    for epoch in epochs:
-        for stream in epoch:
-            if chance.random() < 0.4:
-                silent ^= {stream}
+    streams = sorted({stream for epoch in epochs for stream in epoch})
+    sleeps: dict[str, range] = {}
+    for stream in chance.sample(streams, chance.choice((1, 1, 2))):
+        begin = chance.randrange(0, len(epochs) - 1)
+        sleeps[stream] = range(begin, chance.randrange(begin + 1, len(epochs) + 1))
+    for number, epoch in enumerate(epochs):
+        asleep = {stream for stream, sleep in sleeps.items() if number in sleep}
         rows = {}
         for stream, given in epoch.items():
-            if stream not in silent or chance.random() < 0.1:
+            if stream not in asleep or chance.random() < 0.1:
                 rows[stream] = given
             elif chance.random() < 0.3:
                 rows[stream] = []
         out.append(rows)
         # A stream is silent before it is idle.
-        idle.append({stream for stream in silent if chance.random() < 0.7})
-        if silent and chance.random() < 0.3:
+        idle.append({s for s in asleep if number > sleeps[s].start or chance.random() < 0.5})
+        if asleep and chance.random() < 0.3:
             out.append({})
-            idle.append(set(silent))
+            idle.append(asleep)
     return out, idle
 
 
