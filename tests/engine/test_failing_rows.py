@@ -28,6 +28,7 @@ from headrace.plan.types import BIGINT, INT, STRING, TIMESTAMP, Schema
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
 from tests.support.engine import run_engine, tiny_executor
+from tests.support.oracle import run_epochs
 
 Row = dict[str, Any]
 Pair = dict[str, Row]
@@ -370,6 +371,120 @@ def test_queries_answer_and_fail_about_as_often() -> None:
     assert 0.25 < sum(outcomes) / len(outcomes) < 0.75
 
 
+# Forms of joins and windows: whatever is computed where, a divisor that is zero in a row without a
+# partner, in a late one or in one without a time divides nothing.
+
+SAME = f"{_window('a')} = {_window('b')}"
+FORMS = {
+    "hopping": "SELECT {hint} sum(100 / a.v) AS x FROM a JOIN b ON a.j = b.j AND "
+    + SAME
+    + " GROUP BY window(a.ts, '20 seconds', '10 seconds')",
+    "trailing": "SELECT {hint} sum(100 / a.v) AS x, max(7 % b.v) AS y "
+    "FROM a JOIN b ON a.j = b.j AND " + SAME + " GROUP BY trailing(a.ts, '100 seconds')",
+    "landmark": "SELECT {hint} 7 % a.v AS k, avg(100 / b.v) AS x FROM a JOIN b ON a.j = b.j AND "
+    + SAME
+    + " GROUP BY 7 % a.v, landmark(a.ts)",
+    # Late rows count in these.
+    "windows of each": "SELECT {hint} sum(100 / b.v) AS x, count(*) AS n "
+    "FROM a JOIN b ON a.j = b.j "
+    "GROUP BY trailing(a.ts, '100 seconds'), trailing(b.ts, '100 seconds')",
+    "filtered": "SELECT {hint} sum(100 / a.v) FILTER (WHERE a.v <> 2) AS x, "
+    "max(100 / a.v) FILTER (WHERE a.v <> 2) AS y FROM a JOIN b ON a.j = b.j AND "
+    + SAME
+    + " GROUP BY "
+    + _window("a"),
+    "three": "SELECT {hint} count(*) AS n FROM a JOIN b ON a.j = b.j AND "
+    + SAME
+    + f" JOIN c ON a.j = c.j AND {_window('a')} = {_window('c')} "
+    + "WHERE 100 / a.v > 1 GROUP BY "
+    + _window("a"),
+}
+WITHOUT_PLANS = {
+    "outer": "SELECT a.j, b.n FROM a LEFT JOIN b ON a.j = b.j AND b.ts BETWEEN a.ts AND "
+    "a.ts + INTERVAL 5 SECONDS AND 100 / b.v > 1 AND 100 / a.v > 1",
+    "table": "SELECT a.j, t.n FROM a LEFT JOIN t ON a.j = t.j AND 100 / t.v > 1",
+    "by keys": "SELECT a.j, b.n FROM a JOIN b ON a.j = b.j WHERE 100 / b.v > 1",
+    "its own": "SELECT sum(100 / n) AS x FROM b GROUP BY window(ts, '10 seconds')",
+}
+FAILING = {
+    # A filter below a join is one of all rows, whoever they meet.
+    "below": "SELECT {hint} count(*) AS n FROM (SELECT * FROM a WHERE 100 / v > 1) a "
+    "JOIN b ON a.j = b.j AND " + SAME + " GROUP BY " + _window("a"),
+    "met": "SELECT {hint} sum(100 / a.n) AS x FROM a JOIN b ON a.j = b.j AND "
+    + SAME
+    + " GROUP BY "
+    + _window("a"),
+}
+HINTS = {"late": "/*+ LATE_AGGREGATION */", "auto": ""}
+
+
+def _rows(*rows: tuple[int, int, int, float | None]) -> list[Row]:
+    def time(second: float | None) -> datetime.datetime | None:
+        return None if second is None else START + datetime.timedelta(seconds=second)
+
+    return [{"j": j, "g": "1", "v": v, "n": n, "ts": time(at)} for j, v, n, at in rows]
+
+
+def forms(executor: str, spark: SparkSession, folder: Path) -> None:
+    catalog: dict[str, Source | Table] = {
+        name: Source(name, Schema.of(COLUMNS), "ts") for name in "abc"
+    } | {"t": CATALOG["t"]}
+    epochs = [
+        {
+            # The third has a partner in c, and none in b.
+            "a": _rows((1, 2, 0, 1), (9, 0, 3, 2), (4, 0, 3, 3), (1, 0, 3, None)),
+            "b": _rows((1, 5, 1, 1), (8, 0, 1, 2), (3, 5, 1, 4), (1, 0, 0, None)),
+            "c": _rows((1, 1, 0, 1), (4, 1, 7, 4)),
+        },
+        {
+            # The first is late.
+            "a": _rows((1, 0, 2, 0), (7, 0, 2, 90)),
+            "b": _rows((6, 0, 2, 90)),
+            "c": _rows((5, 0, 2, 90)),
+        },
+    ]
+    tables = {"t": [{k: r[k] for k in "jgvn"} for r in _rows((1, 5, 3, 0), (3, 0, 1, 0))]}
+    texts = {
+        f"{form} {h}": sql.format(hint=hint)
+        for form, sql in FORMS.items()
+        for h, hint in HINTS.items()
+    }
+    texts |= WITHOUT_PLANS
+    failing = {
+        f"{form} {h}": sql.format(hint=hint)
+        for form, sql in FAILING.items()
+        for h, hint in HINTS.items()
+    }
+    plans = {
+        n: optimize(plan_query(sql, catalog).plan).plan for n, sql in {**texts, **failing}.items()
+    }
+    mode = {n: OutputMode.UPDATE if n.startswith("hopping") else OutputMode.APPEND for n in plans}
+    run = run_engine(
+        tiny_executor(spark, executor=executor, **{"tasks.rows": "50000"}),
+        {n: (plan, mode[n]) for n, plan in plans.items()},
+        catalog,
+        epochs,
+        tables,
+        folder,
+        as_given=frozenset(plans),
+        may_fail=True,
+    )
+    assert run.failures.keys() == failing.keys(), {n: str(e) for n, e in run.failures.items()}
+    assert all("[DIVIDE_BY_ZERO]" in str(error) for error in run.failures.values())
+    for name in texts:
+        wanted = run_epochs(plans[name], epochs, tables, mode[name])
+        assert any(wanted), name
+        for actual, rows in zip(run.rows[name], wanted, strict=True):
+            assert_same_rows(actual, rows, context=f"{name} on {executor}: {texts[name]}")
+
+
+@pytest.mark.parametrize("executor", ["auto", pytest.param("spark", marks=pytest.mark.slow)])
+def test_rows_that_meet_nobody_fail_nothing(
+    executor: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    forms(executor, spark, tmp_path / "race")
+
+
 if __name__ == "__main__":
     import tempfile
 
@@ -382,6 +497,10 @@ if __name__ == "__main__":
     )
     chosen = sys.argv[2] if len(sys.argv) > 2 else "auto"
     begin, _, end = sys.argv[1].partition("-")
+    if begin == "forms":
+        with tempfile.TemporaryDirectory() as place:
+            forms(chosen, session, Path(place) / "race")
+        sys.exit()
     for one in range(int(begin), int(end or begin) + 1):
         with tempfile.TemporaryDirectory() as place:
             try:
