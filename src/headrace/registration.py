@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from headrace.engine.compile import compile_queries
 from headrace.engine.physical import LiveQuery
-from headrace.errors import HeadraceError, PlanError, Position
+from headrace.errors import HeadraceError
 from headrace.optimizer import optimize
-from headrace.optimizer.early.shape import Declined, aggregation_join, forced_inputs
-from headrace.optimizer.joins.steps import Refusal, steps_of
-from headrace.plan.join_graph import join_graph, topmost_joins
+from headrace.optimizer.demands import check_demands
 from headrace.plan.nodes import Aggregate, Join, Node, Sink
 from headrace.plan.output_modes import natural_mode
 from headrace.sql.places import NO_PLACES, Places
-from headrace.sql.refusals import refusal
 
 
 def check_plan(
@@ -25,43 +22,11 @@ def check_plan(
 ) -> None:
     """Raise what keeps a plan from running; ``disabled`` are rules that are turned off."""
     optimized = optimize(plan, disabled).plan
-    for aggregate in _aggregates(optimized):
-        _check_sets(aggregate, places.of_node(optimized, aggregate))
-    for join in topmost_joins(optimized):
-        _check_order(join, disabled, places.of_node(optimized, join))
+    check_demands(optimized, places, disabled)
     try:
         _compile(optimized)
     except HeadraceError as error:
         raise _placed(error, optimized, places) from error
-
-
-def _aggregates(plan: Node) -> list[Aggregate]:
-    return [node for node in dict.fromkeys(plan.walk()) if isinstance(node, Aggregate)]
-
-
-def _check_sets(node: Aggregate, place: Position | None) -> None:
-    """Aggregates that must be computed below their join, because the query asks for it."""
-    hinted = node.early not in ("", "auto", "late")
-    if not node.also and not hinted:
-        return
-    condition = "WINDOWS_OF_INPUTS" if node.also else "IMPOSSIBLE_EARLY_AGGREGATION"
-    shape = aggregation_join(node)
-    if isinstance(shape, Declined):
-        raise refusal(condition, place, reason=shape.reason)
-    if not hinted:
-        return
-    try:
-        forced_inputs(shape)
-    except PlanError as error:
-        raise refusal("IMPOSSIBLE_EARLY_AGGREGATION", place, reason=error.message) from None
-
-
-def _check_order(join: Join, disabled: frozenset[str], place: Position | None) -> None:
-    if join.order is None:
-        return
-    steps = steps_of(join_graph(join), join.order, disabled)
-    if isinstance(steps, Refusal):
-        raise refusal("IMPOSSIBLE_JOIN_ORDER", place, reason=steps.reason)
 
 
 def _compile(plan: Node) -> None:

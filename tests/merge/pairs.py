@@ -411,11 +411,13 @@ DIFFERENT_UNSEEN: Pairs = {
     "a list of text and numbers": (where("s IN ('1', 2)"), where("s = '1' OR s = 2")),
     # A column that is computed below a join is computed for rows without a partner too.
     "an overflow below a join": (
-        "SELECT a.x, b.i FROM (SELECT i + i AS x, l FROM readings) a JOIN events b ON a.l = b.l",
+        "SELECT a.x, b.i FROM (SELECT i + i AS x, l, ts FROM readings) a "
+        "JOIN events b ON a.l = b.l",
         "SELECT a.i + a.i AS x, b.i FROM readings a JOIN events b ON a.l = b.l",
     ),
     "a zero below a join": (
-        "SELECT a.x, b.i FROM (SELECT i div j AS x, l FROM readings) a JOIN events b ON a.l = b.l",
+        "SELECT a.x, b.i FROM (SELECT i div j AS x, l, ts FROM readings) a "
+        "JOIN events b ON a.l = b.l",
         "SELECT a.i div a.j AS x, b.i FROM readings a JOIN events b ON a.l = b.l",
     ),
 }

@@ -243,19 +243,20 @@ def _planned(
     query: QuerySpec, catalog: Mapping[str, Source | Table], pipeline: Pipeline, settings: Settings
 ) -> Node:
     from headrace.optimizer import optimize
-    from headrace.registration import check_plan
+    from headrace.optimizer.demands import check_demands
     from headrace.sql import plan_query
 
     zone = pipeline.settings.get("spark.sql.session.timeZone")
     try:
         parsed = plan_query(query.sql, catalog, time_zone=zone)
-        check_plan(parsed.plan, parsed.places, settings.disabled_rules)
+        optimized = optimize(parsed.plan, settings.disabled_rules).plan
+        check_demands(optimized, parsed.places, settings.disabled_rules)
     except HeadraceError as error:
         place = query.at if error.position is None else query.position_in_file(error.position)
         raise PipelineError(
             error.message, hint=error.hint, position=place, condition=error.condition
         ) from error
-    return optimize(parsed.plan, settings.disabled_rules).plan
+    return optimized
 
 
 def _catalog(pipeline: Pipeline) -> dict[str, Source | Table] | None:
