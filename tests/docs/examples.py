@@ -10,9 +10,9 @@ A block begins with ```` ```example ```` and holds streams and tables, a query, 
       watermark  s 0:04
       out        nothing
 
-What comes in is written by hand, and so is which streams are idle (``idle``). What comes out (``watermark``, ``late``, ``no time``, ``out``) is
-compared with the engine, and written anew by ``pytest --update-golden``. Times are minutes and
-seconds; ``ts`` needs no type.
+What comes in is written by hand, and so is which streams are idle (``idle``). What comes out
+(``watermark``, ``late``, ``no time``, ``out``) is compared with the engine, and written anew by
+``pytest --update-golden``. Times are minutes and seconds; ``ts`` needs no type.
 """
 
 from __future__ import annotations

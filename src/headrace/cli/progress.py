@@ -27,6 +27,7 @@ class Glance:
     late_rows: int = 0
     seconds: float | None = None
     watermark: str | None = None
+    warning: str | None = None
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def glance(name: str, handle: QueryHandle) -> Glance:
         late_rows=sum(int(report["lateRows"]) for report in reports),
         seconds=float(last["durationMs"]["triggerExecution"]) / 1_000,
         watermark=last["watermark"],
+        warning=handle.status.get("warning"),
         error=_first_line(error),
     )
 
@@ -88,9 +90,13 @@ def query_table(queries: list[Glance], kinds: Mapping[str, str] | None = None) -
             "" if query.watermark is None else query.watermark[11:19],
             Text(f"{query.late_rows:,}", style="yellow") if query.late_rows else "",
             f"{query.rows_out:,}" if ran else "",
-            Text(query.error or query.state, style="red" if query.error else "green"),
+            Text(query.error or query.warning or query.state, style=_style(query)),
         )
     return table
+
+
+def _style(query: Glance) -> str:
+    return "red" if query.error else "yellow" if query.warning else "green"
 
 
 def plain_line(queries: list[Glance]) -> str:
