@@ -407,9 +407,17 @@ class Settings:
     retained_progress: int
 
 
+#: Keys by which settings were once called, and still may be.
+RENAMED = {"stream.idleTimeout": "epoch.absenceTimeout"}
+
+
 def read_settings(conf: Mapping[str, str]) -> Settings:
     """Read the settings from Spark's configuration; an unknown or senseless one is refused."""
     given = {k.removeprefix(PREFIX): v for k, v in conf.items() if k.startswith(PREFIX)}
+    for old, new in RENAMED.items():
+        if old in given:
+            former = given.pop(old)
+            given.setdefault(new, former)
     known = {setting.key for setting in SETTINGS}
     for key in given:
         if key not in known:

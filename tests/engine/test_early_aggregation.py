@@ -254,6 +254,32 @@ def test_extremes_are_computed_again_only_when_they_leave(
         assert_same_rows(actual, wanted)
 
 
+def test_a_group_that_was_empty_forgets_its_extremes(
+    executors: list[Executors], tmp_path: Path
+) -> None:
+    catalog = sources(k="bigint", v="bigint", ts="timestamp")
+    sql = (
+        "SELECT a.k, window, min(a.v) AS least, max(a.v) AS most FROM a JOIN b ON a.k = b.k "
+        "GROUP BY a.k, trailing(a.ts, '10 seconds'), landmark(b.ts)"
+    )
+    plan = optimize(plan_query(sql, catalog).plan).plan
+    # The group 1 has no row in its window at 30, and one again at 35.
+    values = [[(1, 0, 0), (1, 9, 1), (2, 5, 2)], [(2, 5, 30)], [(1, 4, 31), (2, 5, 35)]]
+    epochs = [
+        {
+            "a": [{"k": k, "v": v, "ts": at(s)} for k, v, s in some],
+            "b": [{"k": k, "v": 0, "ts": at(s)} for k in (1, 2) for s in (0, some[-1][2])],
+        }
+        for some in values
+    ]
+    run = run_engine(
+        executors[0][0], {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path
+    )
+    for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
+        assert_same_rows(actual, wanted)
+    assert [(r[0], *r[2:]) for r in run.rows["q"][-1] if r[0] == 1] == [(1, 4, 4)]
+
+
 def test_infinity_leaves_a_trailing_sum(executors: list[Executors], tmp_path: Path) -> None:
     catalog = sources(k="bigint", v="double", ts="timestamp")
     sql = (

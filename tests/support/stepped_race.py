@@ -133,16 +133,17 @@ class _Steps:
         runner: EpochRunner,
         checkpoint: Checkpoint,
         settings: Settings,
-        frames: Mapping[str, Any],
+        streams: Mapping[str, RegisteredStream],
         unfinished: Intent | None,
         between_epochs: Callable[[], bool],
         on_report: Callable[[EpochReport], None],
+        on_paused: Callable[[Mapping[str, str]], None],
     ) -> None:
         self._runner = runner
         self._settings = settings
         self._between_epochs = between_epochs
         self._on_report = on_report
-        self.frames = dict(frames)
+        self.streams = dict(streams)
         self.stream_errors: dict[str, HeadraceError] = {}
         self.error: HeadraceError | None = None
         self.active = False

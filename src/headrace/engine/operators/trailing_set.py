@@ -186,7 +186,9 @@ class TrailingSet(Store):
         kept = [*self.key_names, ROWS, *(p.name for p in self._ordered())]
         kept += [_values(p) for p in self._sums()]
         columns = {**keep(kept), **nothing, _KIND: number(_OLD)}
-        return select(self._newest(stored), columns)
+        # A group that lost all of its rows lost its extremes with them, and begins anew.
+        some = [column(ROWS) > exp.Literal.number(0)]
+        return select(self._newest(stored), columns, some)
 
     def _states(self, rows: exp.Query, kind: int) -> exp.Query:
         """Groups of rows that enter or leave; those that leave with the opposite sign."""
