@@ -68,6 +68,13 @@ def _duration(text: str) -> int:
     return milliseconds
 
 
+def _positive_duration(text: str) -> int:
+    milliseconds = _duration(text)
+    if not milliseconds:
+        raise ValueError("a duration longer than nothing")
+    return milliseconds
+
+
 def _rules(text: str) -> frozenset[str]:
     from headrace.optimizer import RULES
 
@@ -224,6 +231,20 @@ SETTINGS: tuple[Setting, ...] = (
         "20",
         _count,
         "How many commits of past epochs stay in the checkpoint, for people who look into it.",
+    ),
+    Setting(
+        "checkpoint.flush",
+        "true",
+        _boolean,
+        "Whether all that a commit names is flushed to disk before it, on local disks, so that a "
+        "power cut loses nothing; without it only a crash of the process is harmless.",
+    ),
+    Setting(
+        "checkpoint.leaseTimeout",
+        "1 minute",
+        _positive_duration,
+        "After this long without a sign of life from the process that owns a checkpoint another "
+        "may take it over. On the same machine a dead one is noticed at once.",
     ),
     Setting(
         "allowQueryChange",
@@ -385,6 +406,8 @@ class Settings:
     interpreted_rows: int
     compaction_files: int
     retained_commits: int
+    checkpoint_flush: bool
+    lease_timeout: int
     allow_query_change: bool
     disabled_rules: frozenset[str]
     reorder_joins: bool

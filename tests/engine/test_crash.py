@@ -50,6 +50,7 @@ BEFORE = [
     *(f"state.after:{i}" for i in range(1, STORES + 1)),
     *(f"sink.after:{i}" for i in range(1, SINKS + 1)),
     "commit.before:1",
+    "flush.after:1",
 ]
 #: The places after it, and the streams whose batch Spark had noted as done by then, if it matters.
 AFTER: list[tuple[str, str | None]] = [

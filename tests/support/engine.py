@@ -174,6 +174,7 @@ def run_engine(
         plan = plans[(number + 1) % len(plans)]
         if number in restart_after:
             executor = then or executor
+            runner._checkpoint.close()
             runner = _open(executor, folder, running, plan)
         elif len(plans) > 1:
             runner.policy, runner.closing, runner.join_policy = (
@@ -182,6 +183,7 @@ def run_engine(
                 plan.joins,
             )
             runner.use(runner.queries)
+    runner._checkpoint.close()
     rows = {
         name: [sink.epochs.get(number + 1, []) for number in range(len(epochs))]
         for name, sink in sinks.items()

@@ -1,255 +1,229 @@
 """The checkpoint: what an epoch intends, what it committed, and how to recover from a crash.
 
     headrace.json             format and identity of this checkpoint
+    leases/<term>.lease       who owns it (``lease``)
     ingest/<stream>/          Spark's own checkpoint of the stream's query
-    epochs/<n>.intent         batches that epoch n is about to process, and streams that are idle
-    epochs/<n>.commit         everything that is true after epoch n
+    epochs/                   intents and commits (``epoch_log``)
     state/<arrangement>/      files of the arrangements
     results/<query>/          result tables that the engine keeps
 
 An epoch is: intent, state files, sink output (staged), commit, publication of the sink output.
-The commit is one small file put in place by a rename. Before it, nothing of the epoch counts and
-a restart deletes it; after it, a restart finishes the publication.
+The commit is one small file that is created, never overwritten. Before it, nothing of the epoch
+counts; after it, a restart finishes the publication.
+
+A process that was thought dead may wake up at any moment and commit the epoch that it was about.
+So one that takes over deletes nothing until it has made a commit of its own: either the other's
+commit came first and finds all its files, or it can come no more. Files of different owners have
+different names.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from headrace.engine.arrangements import Arrangement
-from headrace.engine.clocks import Clocks
+from headrace.engine.committed import AREAS, FORMAT, Committed, Intent, QueryRecord
+from headrace.engine.epoch_log import Ending, EpochLog, damaged
 from headrace.engine.failpoints import reach
 from headrace.engine.files import FileSystem
-from headrace.engine.layouts import PanePlan
+from headrace.engine.flushing import Flushing
+from headrace.engine.lease import Lease, lost
+from headrace.engine.publishing import Publication
+from headrace.engine.sealed import sealed, unsealed
 from headrace.errors import CheckpointError
 
-FORMAT = 1
+__all__ = ["Checkpoint", "Committed", "Intent", "Publication", "QueryRecord"]
 
-
-@dataclass(frozen=True)
-class QueryRecord:
-    """What the checkpoint knows of a query: its meaning, and from when it may speak.
-
-    ``visible_from`` (ms) is the time from which the query sees every row; None is from the start.
-    ``stores`` are the arrangements it needs: a version that plans it otherwise cannot resume it.
-    ``joined_at`` (ms) is that time for one that joined late, also when it has caught up since.
-    """
-
-    plan: str
-    since_epoch: int
-    visible_from: int | None
-    stores: tuple[str, ...]
-    joined_at: int | None = None
-
-
-@dataclass(frozen=True)
-class Publication:
-    """Staged output that becomes visible by a rename once its epoch is committed."""
-
-    staged: str
-    final: str
-
-
-@dataclass
-class Committed:
-    """The whole durable state after an epoch; one per race, carried from epoch to epoch."""
-
-    epoch: int = 0
-    batches: dict[str, int] = field(default_factory=dict)
-    greatest: dict[str, int] = field(default_factory=dict)
-    clocks: Clocks = field(default_factory=Clocks)
-    plan_version: int = 0
-    panes: PanePlan = field(default_factory=PanePlan)
-    queries: dict[str, QueryRecord] = field(default_factory=dict)
-    arrangements: dict[str, Arrangement] = field(default_factory=dict)
-    #: The plans that queries run which were merged with others, by name, each plan once.
-    merged: dict[str, str] = field(default_factory=dict)
-    plans: dict[str, str] = field(default_factory=dict)
-    publications: list[Publication] = field(default_factory=list)
-    garbage: list[tuple[int, str]] = field(default_factory=list)
-
-    def arrangement(self, name: str) -> Arrangement:
-        return self.arrangements.setdefault(name, Arrangement(name))
-
-    def copied(self) -> Committed:
-        """A state of its own to change; what is never changed is shared."""
-        return replace(
-            self,
-            batches=dict(self.batches),
-            greatest=dict(self.greatest),
-            clocks=self.clocks.copied(),
-            queries=dict(self.queries),
-            arrangements={n: replace(a, files=list(a.files)) for n, a in self.arrangements.items()},
-            merged=dict(self.merged),
-            plans=dict(self.plans),
-            publications=list(self.publications),
-            garbage=list(self.garbage),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "epoch": self.epoch,
-            "batches": self.batches,
-            "greatest": self.greatest,
-            **self.clocks.to_json(),
-            "plan_version": self.plan_version,
-            "panes": self.panes.to_json(),
-            "queries": {name: vars(record) for name, record in self.queries.items()},
-            "arrangements": {name: a.to_json() for name, a in self.arrangements.items()},
-            "merged": self.merged,
-            "plans": self.plans,
-            "publications": [vars(p) for p in self.publications],
-            "garbage": self.garbage,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Committed:
-        return cls(
-            epoch=value["epoch"],
-            batches=value["batches"],
-            greatest=value["greatest"],
-            clocks=Clocks.from_json(value),
-            plan_version=value["plan_version"],
-            panes=PanePlan.from_json(value["panes"]),
-            queries={
-                name: QueryRecord(**{**record, "stores": tuple(record["stores"])})
-                for name, record in value["queries"].items()
-            },
-            arrangements={
-                name: Arrangement.from_json(name, body)
-                for name, body in value["arrangements"].items()
-            },
-            merged=value.get("merged", {}),
-            plans=value.get("plans", {}),
-            publications=[Publication(**p) for p in value["publications"]],
-            garbage=[(epoch, path) for epoch, path in value["garbage"]],
-        )
-
-
-@dataclass(frozen=True)
-class Intent:
-    """The batches of an epoch that was begun, and the streams that are idle in it.
-
-    That a stream is idle is found out by the clock on the wall; written down, it is a fact that a
-    repetition of the epoch finds again.
-    """
-
-    epoch: int
-    batches: dict[str, int]
-    idle: frozenset[str] = frozenset()
+#: Formats that this version reads; it writes the last one.
+_READABLE = (1, FORMAT)
+#: How much of a race's identity is in the names of what it writes elsewhere.
+_MARK_LENGTH = 8
 
 
 class Checkpoint:
     """Reads and writes one checkpoint folder."""
 
     def __init__(
-        self, files_of: Callable[[str], FileSystem], root: str, retained_commits: int
+        self,
+        files_of: Callable[[str], FileSystem],
+        root: str,
+        retained_commits: int,
+        lease_timeout_ms: int = 60_000,
     ) -> None:
         self.files_of = files_of
         self.files = files_of(root)
         self.root = root.rstrip("/")
         self._retained = retained_commits
+        self._log = EpochLog(self.files, self.root, retained_commits)
+        self._lease = Lease(self.files, self.root, lease_timeout_ms)
+        self._flushing = Flushing(files_of, self.root)
+        self._race = ""
+        self._ending = Ending(Committed())
+        self._begun: Intent | None = None
+        self._strays: list[str] = []
 
     def path(self, *parts: str) -> str:
         return "/".join((self.root, *parts))
 
+    def new_path(self, area: str, folder: str, name: str) -> str:
+        """Where to write what a commit will name; no other owner writes under this name."""
+        return self.path(area, folder, f"{name}-t{self._lease.term}")
+
+    @property
+    def race(self) -> str:
+        """What tells this race's files from those of others in a folder that it shares."""
+        return self._race[:_MARK_LENGTH]
+
+    def staging_name(self, epoch: int) -> str:
+        """The name of a folder for an epoch's output; no other race or owner has it."""
+        return f"{epoch:010d}-{self.race}-t{self._lease.term}"
+
+    def read(self) -> Committed:
+        """The last committed state, for whoever does not own the checkpoint: nothing changes."""
+        race = self._identity()
+        return Committed() if race is None else self._log.ending(race).state
+
     def open(self) -> tuple[Committed, Intent | None]:
-        """Create or recover: the last committed state, and the epoch that must be done again."""
-        self._identify()
-        self.files.make_folder(self.path("epochs"))
-        committed = self._last_commit()
-        intent = self._unfinished_intent(committed.epoch)
-        self._finish_publications(committed)
-        self._delete_strays(committed)
-        return committed, intent
+        """Own, create or recover: the last committed state, and the epoch to be done again."""
+        # What is damaged, or something else, is left as it is.
+        race = self._identity()
+        ending = self._ending if race is None else self._log.ending(race)
+        self._log.unfinished(ending.state.epoch)
+        self._make_folders()
+        self._lease.acquire(ending.term)
+        try:
+            return self._recover()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Own it no longer."""
+        self._lease.release()
 
     def begin(self, intent: Intent) -> None:
         reach("intent.before")
-        body = {
-            "format": FORMAT,
-            "epoch": intent.epoch,
-            "batches": intent.batches,
-            "idle": sorted(intent.idle),
-        }
-        self.files.write(self._epoch_file(intent.epoch, "intent"), json.dumps(body))
+        self._lease.check()
+        if intent != self._begun:
+            self._log.write_intent(intent)
         reach("intent.after")
 
     def commit(self, state: Committed) -> None:
         """Make the epoch true, then publish its output and tidy up."""
-        reach("commit.before")
-        self.files.write(
-            self._epoch_file(state.epoch, "commit"),
-            json.dumps(state.to_json(), separators=(",", ":")),
-        )
-        reach("commit.after")
-        self._finish_publications(state)
-        reach("publish.after")
-        self._delete_garbage(state)
-        for suffix in ("intent", "commit"):
-            old = self._epoch_file(state.epoch - self._retained, suffix)
-            self.files.delete(old)
+        try:
+            self._commit(state)
+        except BaseException:
+            # Whether the epoch counts is for a restart to find out.
+            self.close()
+            raise
 
     def probe(self) -> None:
         """Raise if the checkpoint cannot be written just now: a full disk, lost permissions."""
         path = self.path(".probe")
-        self.files.write(path, "x" * 65_536)
+        self.files.write(path, "x" * 65_536, lasting=False)
         self.files.delete(path)
 
-    def _identify(self) -> None:
-        """Check that the folder is ours and of this format; make it so if it is empty."""
+    def _commit(self, state: Committed) -> None:
+        reach("commit.before")
+        state.publications = [
+            p.listed(self.files_of(p.staged), state.epoch, self.race) for p in state.publications
+        ]
+        self._flushing.flush(state)
+        reach("flush.after")
+        self._lease.check()
+        ending = self._log.write_commit(state, self._race, self._lease.term, self._ending.digest)
+        if ending is None:
+            raise lost(self.root, None)
+        reach("commit.after")
+        self._ending = ending
+        self._log.note_latest(ending)
+        self._publish(state)
+        reach("publish.after")
+        self._delete_strays(state)
+        self._delete_garbage(state)
+        self._log.drop_old(state.epoch)
+
+    def _make_folders(self) -> None:
+        for path in (self.root, *map(self.path, ("epochs", "leases", "ingest", *AREAS))):
+            self.files.make_folder(path)
+
+    def _recover(self) -> tuple[Committed, Intent | None]:
+        self._race = self._identify()
+        ending = self._ending = self._log.ending(self._race)
+        state = ending.state
+        self._log.check_spark_logs(state)
+        self._begun = self._log.unfinished(state.epoch)
+        entries = set(self._entries())
+        named = {self._entry(path) for path in state.files()}
+        if not named <= entries:
+            missing = min(named - entries)
+            raise CheckpointError(
+                f"{missing} is gone, which the commit of epoch {state.epoch} names",
+                hint="restore the checkpoint as a whole, or start with a new one",
+                condition="CHECKPOINT_GAP",
+            )
+        self._strays = [*sorted(entries - named), *self._log.left_behind()]
+        self._flushing.begin_with(state)
+        self._publish(state)
+        return state, self._begun
+
+    def _identity(self) -> str | None:
+        """The name of the race whose folder this is; None where there is no checkpoint yet."""
         path = self.path("headrace.json")
         if not self.files.exists(path):
-            strangers = [n for n in self.files.names(self.root) if not n.startswith(".")]
-            if strangers:
-                raise CheckpointError(
-                    f"{self.root} is not a Headrace checkpoint, but holds {strangers[0]!r}",
-                    hint="name an empty or a new folder",
-                )
-            self.files.make_folder(self.root)
-            self.files.write(path, json.dumps({"format": FORMAT, "race": uuid.uuid4().hex}))
-            return
+            self._refuse_strangers()
+            return None
         try:
-            found = json.loads(self.files.read(path))["format"]
-        except (ValueError, KeyError, TypeError):
-            raise CheckpointError(f"{path} is damaged", hint="restore it, or start anew") from None
-        if found != FORMAT:
+            text = self.files.read(path)
+            body = json.loads(text)
+            format_, race = body["format"], body["race"]
+            if format_ == FORMAT:
+                unsealed(text)
+        except (ValueError, KeyError, TypeError) as reason:
+            raise damaged(path, reason, "restore it, or start with a new checkpoint") from None
+        if format_ not in _READABLE:
             raise CheckpointError(
-                f"{self.root} was written in format {found}; this version reads format {FORMAT}",
+                f"{self.root} was written in format {format_}; this version reads format {FORMAT}",
                 hint="run it with the version that wrote it, or name a new folder",
                 condition="CHECKPOINT_VERSION",
             )
+        return str(race)
 
-    def _last_commit(self) -> Committed:
-        names = [n for n in self.files.names(self.path("epochs")) if n.endswith(".commit")]
-        if not names:
-            return Committed()
-        path = self.path("epochs", names[-1])
-        try:
-            return Committed.from_json(json.loads(self.files.read(path)))
-        except (ValueError, KeyError, TypeError):
+    def _refuse_strangers(self) -> None:
+        ours = {"epochs", "leases", "ingest", *AREAS}
+        names = [n for n in self.files.names(self.root) if not n.startswith(".")]
+        # A process that died while it made the checkpoint has left empty folders.
+        strangers = [n for n in names if n not in ours or (n != "leases" and self._has(n))]
+        if strangers:
             raise CheckpointError(
-                f"{path} is damaged",
-                hint="restore it from a backup, or start with a new checkpoint",
-            ) from None
+                f"{self.root} is not a Headrace checkpoint, but holds {strangers[0]!r}",
+                hint="name an empty or a new folder",
+            )
 
-    def _unfinished_intent(self, committed: int) -> Intent | None:
-        path = self._epoch_file(committed + 1, "intent")
-        if not self.files.exists(path):
-            return None
-        body = json.loads(self.files.read(path))
-        return Intent(body["epoch"], body["batches"], frozenset(body.get("idle", ())))
+    def _has(self, name: str) -> bool:
+        return bool(self.files.names(self.path(name)))
 
-    def _finish_publications(self, state: Committed) -> None:
+    def _identify(self) -> str:
+        """The name of the race, now that it is ours; made where there is none."""
+        path = self.path("headrace.json")
+        known = self._identity()
+        race = known or uuid.uuid4().hex
+        text = sealed({"format": FORMAT, "race": race})
+        if known is None:
+            self.files.create(path, text)
+        elif self.files.read(path) != text:
+            # An older version must not take it for one of its own.
+            self.files.write(path, text)
+        return race
+
+    def _publish(self, state: Committed) -> None:
         for publication in state.publications:
             files = self.files_of(publication.staged)
-            if files.exists(publication.staged):
-                files.delete(publication.final)
-                files.move(publication.staged, publication.final)
+            publication.listed(files, state.epoch, self.race).publish(files)
+        self._flushing.flush_published(state.publications)
+        for publication in state.publications:
+            self.files_of(publication.staged).delete(publication.staged)
 
     def _delete_garbage(self, state: Committed) -> None:
         """Delete what left the state in an earlier epoch.
@@ -272,23 +246,24 @@ class Checkpoint:
         state.garbage = kept
 
     def _delete_strays(self, state: Committed) -> None:
-        """Delete the files that no commit speaks of: the work of an epoch that never ended."""
-        known = [file.path for a in state.arrangements.values() for file in a.files]
-        known += [path for _, path in state.garbage]
-        # With all folders that they are in.
-        wanted = {path[:end] for path in known for end in _ends(path)}
-        for area in ("state", "results"):
-            for name in self.files.names(self.path(area)):
-                folder = self.path(area, name)
-                for entry in self.files.names(folder):
-                    path = f"{folder}/{entry}"
-                    if path not in wanted:
-                        self.files.delete(path)
+        """Delete what no commit spoke of when this owner began: work of epochs that never ended."""
+        if not self._strays:
+            return
+        known = {self._entry(path) for path in state.files()}
+        known |= {self._entry(path) for _, path in state.garbage}
+        for path in self._strays:
+            if path not in known:
+                self.files.delete(path)
+        self._strays = []
 
-    def _epoch_file(self, epoch: int, suffix: str) -> str:
-        return self.path("epochs", f"{epoch:010d}.{suffix}")
+    def _entries(self) -> Iterator[str]:
+        """All that lies in the folders of arrangements and result tables."""
+        for area in AREAS:
+            for folder in self.files.names(self.path(area)):
+                for name in self.files.names(self.path(area, folder)):
+                    yield self.path(area, folder, name)
 
-
-def _ends(path: str) -> list[int]:
-    """Where the names in a path end."""
-    return [*(place for place, letter in enumerate(path) if letter == "/"), len(path)]
+    def _entry(self, path: str) -> str:
+        """The entry of an arrangement's folder that a file is, or is in."""
+        parts = path[len(self.root) + 1 :].split("/")
+        return self.path(*parts[:3])

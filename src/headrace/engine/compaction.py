@@ -40,7 +40,7 @@ def merge_files(
         f"merge {name}",
         compact.query,
         compact.schema,
-        path=epoch.checkpoint.path(area, folder or name, f"{newest:010d}-{level}"),
+        path=epoch.checkpoint.new_path(area, folder or name, f"{newest:010d}-{level}"),
         expected_rows=sum(file.rows for file in files),
         split_by=split_by,
     )

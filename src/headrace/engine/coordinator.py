@@ -93,6 +93,7 @@ class Coordinator:
         self._stopping = False
         self._trigger = Trigger()
         self._thread: threading.Thread | None = None
+        self._gap: CheckpointError | None = None
         self.error: HeadraceError | None = None
         self.stream_errors: dict[str, HeadraceError] = {}
         self._progress: dict[str, list[dict[str, Any]]] = {}
@@ -101,7 +102,11 @@ class Coordinator:
 
     def start(self, trigger: Trigger) -> None:
         self._trigger = trigger
-        self._align_streams()
+        try:
+            self._align_streams()
+        except BaseException:
+            self._shut_down()
+            raise
         self._thread = threading.Thread(target=self._run, name="headrace", daemon=True)
         self._thread.start()
 
@@ -156,11 +161,15 @@ class Coordinator:
         if number <= last:
             return False
         if number > last + 1:
-            raise CheckpointError(
-                f"stream {stream!r} goes on with batch {number}, but the state ends at {last}",
-                hint="the checkpoint's state was deleted or replaced; start with a new checkpoint",
-                condition="CHECKPOINT_GAP",
-            )
+            # Raised here it would come out as a failure of Spark's, with a stack of Java's.
+            with self._changed:
+                self._gap = CheckpointError(
+                    f"stream {stream!r} goes on with batch {number}, but the state ends at {last}",
+                    hint="the checkpoint's state was deleted or replaced; start with a new one",
+                    condition="CHECKPOINT_GAP",
+                )
+                self._changed.notify_all()
+            raise _Withdrawn(stream)
         return True
 
     # The coordinator's own thread
@@ -180,6 +189,8 @@ class Coordinator:
     def _step(self) -> bool:
         """One look at the streams: run an epoch if one is due; False when all is over."""
         with self._changed:
+            if self._gap is not None:
+                raise self._gap
             if self._stopping:
                 return False
             admission = self._admission()
@@ -315,6 +326,8 @@ class Coordinator:
         waiting.done.set()
 
     def _notice_ended_streams(self) -> None:
+        if self._gap is not None:
+            return
         for stream, ingest in list(self._ingests.items()):
             if ingest.active or stream in self._waiting:
                 continue
@@ -393,6 +406,7 @@ class Coordinator:
                 continue
         self._ingests.clear()
         self._runner.close()
+        self._checkpoint.close()
 
 
 def _covers(running: Source, needed: Source) -> bool:

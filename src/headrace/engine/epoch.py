@@ -124,7 +124,7 @@ class Epoch:
             name,
             rows.query,
             rows.schema,
-            path=self.checkpoint.path("state", name, f"{self.number:010d}{again}"),
+            path=self.checkpoint.new_path("state", name, f"{self.number:010d}{again}"),
             watch={"first": first, "last": last, **(watch or {})},
             expected_rows=arrangement.recent_rows,
             keep=keep,

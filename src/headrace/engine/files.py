@@ -1,65 +1,101 @@
 """The file operations that a checkpoint needs, on local paths and on any Hadoop path.
 
 A local path is handled by Python itself: the two small files an epoch writes would otherwise cost
-more time in the JVM's file system layer than in the disk. Every other scheme goes through Hadoop.
+more time in the JVM's file system layer than in the disk. Every other scheme goes through Hadoop
+(``hadoop_files``).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-from typing import Any, Protocol
+import uuid
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Protocol
 from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
 from headrace.errors import CheckpointError
 
+#: Modes of what belongs to a checkpoint: the user's own, and nobody else's.
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+#: Threads that wait for the disk: it writes what they ask for at once in one go.
+_FLUSHERS = 8
+
 
 class FileSystem(Protocol):
     """What the engine asks of a place to store files."""
 
+    @property
+    def flushes(self) -> bool:
+        """Whether what was written and closed may still be lost, so that it must be flushed."""
+
     def read(self, path: str) -> str: ...
 
-    def write(self, path: str, text: str) -> None:
-        """Put the whole text at the path at once, or leave the path as it was."""
+    def write(self, path: str, text: str, lasting: bool = True) -> None:
+        """Put the whole text at the path at once, or leave the path as it was.
+
+        What need not be ``lasting`` may be lost in a power cut.
+        """
+
+    def create(self, path: str, text: str) -> bool:
+        """Put the whole text at the path at once if nothing is there; whether it is there now."""
 
     def names(self, path: str) -> list[str]:
         """Sorted names in a folder; none where there is no folder."""
 
     def exists(self, path: str) -> bool: ...
 
-    def make_folder(self, path: str) -> None: ...
+    def make_folder(self, path: str) -> None:
+        """Make a folder that is this user's own; nothing happens where there is one."""
 
     def delete(self, path: str) -> None:
         """Delete a file or folder with all in it; nothing happens where there is none."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename a folder or file; the parent of the target is made."""
+        """Rename a file over what is there; the parent of the target is made."""
 
     def copy(self, source: str, target: str) -> None:
         """The same bytes, a file or a folder, under a second name of its own."""
 
     def size(self, path: str) -> int: ...
 
+    def flush(self, paths: Iterable[str], folders: Iterable[str] = ()) -> None:
+        """Return when files would outlast a power cut, and folders with all that is in them.
 
-def file_system(spark: SparkSession, path: str) -> FileSystem:
+        Of ``folders`` only the names in them are meant, not what these stand for.
+        """
+
+    def protect(self, paths: Iterable[str]) -> None:
+        """Make files and folders with all in them this user's own."""
+
+
+def file_system(spark: SparkSession, path: str, flush: bool = True) -> FileSystem:
     """The file system that a path belongs to."""
-    return LocalFiles() if is_local(path) else HadoopFiles(spark, path)
+    if is_local(path):
+        return LocalFiles(flush)
+    from headrace.engine.hadoop_files import HadoopFiles
+
+    return HadoopFiles(spark, path)
 
 
 class Files:
     """Every path by its own file system: a sink need not live where the checkpoint lives."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, flush: bool = True) -> None:
         self._spark = spark
+        self._flush = flush
         self._known: dict[tuple[str, str], FileSystem] = {}
 
     def of(self, path: str) -> FileSystem:
         parsed = urlparse(path)
         place = (parsed.scheme, parsed.netloc)
         if place not in self._known:
-            self._known[place] = file_system(self._spark, path)
+            self._known[place] = file_system(self._spark, path, self._flush)
         return self._known[place]
 
 
@@ -79,22 +115,42 @@ def plain_path(path: str) -> str:
 
 
 class LocalFiles:
-    """The machine's own files. A text is durable (fsync) before it takes its name."""
+    """The machine's own files. A text is durable before it takes its name, unless told not to."""
+
+    def __init__(self, flush: bool = True) -> None:
+        self._flush = flush
+
+    @property
+    def flushes(self) -> bool:
+        return self._flush
 
     def read(self, path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
 
-    def write(self, path: str, text: str) -> None:
-        temporary = f"{path}.tmp"
+    def write(self, path: str, text: str, lasting: bool = True) -> None:
+        temporary = temporary_name(path)
         try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            self._write_out(temporary, text, lasting)
             os.replace(temporary, path)
+            if lasting:
+                self.flush([], [os.path.dirname(path)])
         except OSError as error:
-            raise _not_writable(path, error) from error
+            self.delete(temporary)
+            raise not_writable(path, error) from error
+
+    def create(self, path: str, text: str) -> bool:
+        temporary = temporary_name(path)
+        try:
+            self._write_out(temporary, text, True)
+            created = _link_anew(temporary, path)
+            self.flush([], [os.path.dirname(path)])
+        except OSError as error:
+            raise not_writable(path, error) from error
+        finally:
+            self.delete(temporary)
+        # A network file system may say that a link is there when it has just made it.
+        return created or self.read(path) == text
 
     def names(self, path: str) -> list[str]:
         try:
@@ -107,22 +163,25 @@ class LocalFiles:
 
     def make_folder(self, path: str) -> None:
         try:
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, PRIVATE_FOLDER, exist_ok=True)
         except OSError as error:
-            raise _not_writable(path, error) from error
+            raise not_writable(path, error) from error
 
     def delete(self, path: str) -> None:
-        if os.path.isdir(path):
+        if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
-        elif os.path.exists(path):
+            return
+        try:
             os.remove(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
 
     def move(self, source: str, target: str) -> None:
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(source, target)
         except OSError as error:
-            raise _not_writable(target, error) from error
+            raise not_writable(target, error) from error
 
     def copy(self, source: str, target: str) -> None:
         try:
@@ -132,10 +191,51 @@ class LocalFiles:
             else:
                 _link(source, target)
         except OSError as error:
-            raise _not_writable(target, error) from error
+            raise not_writable(target, error) from error
 
     def size(self, path: str) -> int:
         return os.path.getsize(path)
+
+    def flush(self, paths: Iterable[str], folders: Iterable[str] = ()) -> None:
+        if self._flush:
+            _flush_all([*(entry for path in paths for entry in _with_all_in(path)), *folders])
+
+    def protect(self, paths: Iterable[str]) -> None:
+        for entry in (entry for path in paths for entry in _with_all_in(path)):
+            mode = PRIVATE_FOLDER if os.path.isdir(entry) else PRIVATE_FILE
+            # File systems without modes refuse, or do nothing.
+            with suppress(PermissionError):
+                os.chmod(entry, mode)
+
+    def _write_out(self, path: str, text: str, lasting: bool) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            if self._flush and lasting:
+                os.fsync(descriptor)
+
+
+def temporary_name(path: str) -> str:
+    """A hidden name beside the path, which nobody else uses."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.{uuid.uuid4().hex[:12]}.tmp"
+
+
+def _link_anew(source: str, target: str) -> bool:
+    """A second name for a file if nobody has that name; whether it was free."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        # Without links there is no such step; see "File systems" in the manual.
+        if os.path.exists(target):
+            return False
+        os.replace(source, target)
+    return True
 
 
 def _link(source: str, target: str) -> None:
@@ -149,85 +249,51 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-class HadoopFiles:
-    """Files of any Hadoop file system, through the JVM."""
+def _with_all_in(path: str) -> Iterator[str]:
+    """A file, or the files and folders of a folder and then itself."""
+    if os.path.isdir(path):
+        for folder, _, names in os.walk(path, topdown=False):
+            yield from (os.path.join(folder, name) for name in names)
+            yield folder
+    else:
+        yield path
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        jvm: Any = spark.sparkContext._jvm
-        self._path = jvm.org.apache.hadoop.fs.Path
-        conf = spark._jsparkSession.sessionState().newHadoopConf()
-        self._fs = self._path(path).getFileSystem(conf)
-        self._copy = jvm.org.apache.hadoop.fs.FileUtil.copy
-        self._io = jvm.org.apache.commons.io.IOUtils
-        self._charset = jvm.java.nio.charset.StandardCharsets.UTF_8
 
-    def read(self, path: str) -> str:
-        stream = self._fs.open(self._path(path))
+def _flush_all(paths: Iterable[str]) -> None:
+    entries: dict[tuple[int, int], str] = {}
+    for path in paths:
         try:
-            return str(self._io.toString(stream, self._charset))
-        finally:
-            stream.close()
+            status = os.stat(path)
+        except OSError as error:
+            raise not_writable(path, error) from error
+        # Many names may be one file: rows that many queries put out.
+        entries[status.st_dev, status.st_ino] = path
+    if len(entries) <= 2:
+        for path in entries.values():
+            _flush_one(path)
+        return
+    with ThreadPoolExecutor(min(_FLUSHERS, len(entries))) as pool:
+        list(pool.map(_flush_one, entries.values()))
 
-    def write(self, path: str, text: str) -> None:
-        temporary = self._path(f"{path}.tmp")
-        try:
-            stream = self._fs.create(temporary, True)
-            try:
-                stream.write(bytearray(text, "utf-8"))
-            finally:
-                stream.close()
-            self._replace(temporary, self._path(path))
-        except Exception as error:
-            raise _not_writable(path, error) from error
 
-    def names(self, path: str) -> list[str]:
-        if not self.exists(path):
-            return []
-        return sorted(
-            status.getPath().getName() for status in self._fs.listStatus(self._path(path))
-        )
-
-    def exists(self, path: str) -> bool:
-        return bool(self._fs.exists(self._path(path)))
-
-    def make_folder(self, path: str) -> None:
-        try:
-            self._fs.mkdirs(self._path(path))
-        except Exception as error:
-            raise _not_writable(path, error) from error
-
-    def delete(self, path: str) -> None:
-        self._fs.delete(self._path(path), True)
-
-    def move(self, source: str, target: str) -> None:
-        destination = self._path(target)
-        try:
-            self._fs.mkdirs(destination.getParent())
-            self._replace(self._path(source), destination)
-        except Exception as error:
-            raise _not_writable(target, error) from error
-
-    def copy(self, source: str, target: str) -> None:
-        place = self._path(source)
-        origin = place.getFileSystem(self._fs.getConf())
-        try:
-            self._copy(origin, place, self._fs, self._path(target), False, True, self._fs.getConf())
-        except Exception as error:
-            raise _not_writable(target, error) from error
-
-    def size(self, path: str) -> int:
-        return int(self._fs.getFileStatus(self._path(path)).getLen())
-
-    def _replace(self, source: Any, target: Any) -> None:
-        """Rename over what is there; Hadoop's rename answers false instead of raising."""
-        if self._fs.rename(source, target):
+def _flush_one(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        if os.name == "nt":  # Folders cannot be opened there, and keep their names by themselves.
             return
-        self._fs.delete(target, True)
-        if not self._fs.rename(source, target):
-            raise OSError(f"cannot rename {source} to {target}")
+        raise
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems know no flushing of folders.
+        if error.errno not in (errno.EINVAL, errno.EBADF):
+            raise not_writable(path, error) from error
+    finally:
+        os.close(descriptor)
 
 
-def _not_writable(path: str, error: Exception) -> CheckpointError:
+def not_writable(path: str, error: Exception) -> CheckpointError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return CheckpointError(
         f"cannot write {path}: {reason}",

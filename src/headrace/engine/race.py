@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.catching_up import caught_up_at
-from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
+from headrace.engine.checkpoint import Checkpoint, Committed, Intent, QueryRecord
 from headrace.engine.compile import compile_queries
 from headrace.engine.coordinator import Coordinator
 from headrace.engine.executor import Executor, ddl
@@ -178,6 +178,21 @@ class Race:
         self._trigger = trigger
         checkpoint = self._open_checkpoint()
         state, unfinished = checkpoint.open()
+        try:
+            self._run_on(checkpoint, state, unfinished, live, trigger)
+        except BaseException:
+            checkpoint.close()
+            raise
+
+    def _run_on(
+        self,
+        checkpoint: Checkpoint,
+        state: Committed,
+        unfinished: Intent | None,
+        live: Mapping[str, _Entry],
+        trigger: Trigger,
+    ) -> None:
+        """Run the queries from where the checkpoint is; the coordinator leaves it in the end."""
         self._compare(state, live)
         self._runner = EpochRunner(
             self.executor,
@@ -243,7 +258,12 @@ class Race:
                 "this race has no checkpoint", hint="give one: Headrace(spark, checkpoint='state/')"
             )
         root = plain_path(self.checkpoint)
-        return Checkpoint(Files(self.spark).of, root, self.settings.retained_commits)
+        return Checkpoint(
+            Files(self.spark, self.settings.checkpoint_flush).of,
+            root,
+            self.settings.retained_commits,
+            self.settings.lease_timeout,
+        )
 
     def _compare(self, state: Committed, live: Mapping[str, _Entry]) -> None:
         """Refuse a checkpoint that holds other queries than the ones that are started."""
@@ -465,7 +485,7 @@ class Race:
         if self._runner is not None:
             state = self._runner.state
         else:
-            state, _ = self._open_checkpoint().open()
+            state = self._open_checkpoint().read()
         arrangement = state.arrangements.get(results_arrangement(name))
         paths = [f.path for f in arrangement.files if f.rows] if arrangement is not None else []
         schema = stored_schema(entry.sink)

@@ -1,17 +1,18 @@
 """Parquet files, a folder per epoch: ``path/epoch=12/…``.
 
-Readers see only committed epochs: an epoch is staged in a hidden folder beside them and appears
-by a rename after the commit. ``epoch`` comes out as a partition column.
+Readers see only committed epochs: an epoch is staged in a hidden folder beside them, and its files
+appear one by one after the commit (``engine/publishing.py``). ``epoch`` comes out as a partition
+column.
 """
 
 from __future__ import annotations
 
 import os
 
-from headrace.engine.checkpoint import Publication
 from headrace.engine.epoch import Epoch
 from headrace.engine.failpoints import reach
-from headrace.engine.files import is_local, plain_path
+from headrace.engine.files import FileSystem, is_local, plain_path
+from headrace.engine.publishing import STAGING, Publication
 from headrace.engine.relations import Relation
 from headrace.engine.sinks.base import QuerySink
 from headrace.engine.writes import Steps, Write
@@ -30,6 +31,9 @@ class ParquetSink(QuerySink):
             )
         self._path = plain_path(options["path"]).rstrip("/")
         self._recent_rows: int | None = None
+        #: What owners of the checkpoint before this one have staged; None until it was looked for.
+        self._leftovers: list[str] | None = None
+        self._files: FileSystem | None = None
 
     def open(self) -> None:
         if not is_local(self._path):
@@ -46,8 +50,13 @@ class ParquetSink(QuerySink):
             )
 
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
-        staged = f"{self._path}/_headrace/{self.name}/{epoch.number:010d}"
-        epoch.checkpoint.files_of(staged).delete(staged)
+        staging = f"{self._path}/{STAGING}/{self.name}"
+        staged = f"{staging}/{epoch.checkpoint.staging_name(epoch.number)}"
+        files = self._files = epoch.checkpoint.files_of(staged)
+        if self._leftovers is None:
+            ours = f"-{epoch.checkpoint.race}-"
+            self._leftovers = [f"{staging}/{n}" for n in files.names(staging) if ours in n]
+        files.delete(staged)
         written = yield Write(
             self.name,
             rows.query,
@@ -62,5 +71,12 @@ class ParquetSink(QuerySink):
             final = f"{self._path}/epoch={epoch.number}"
             epoch.state.publications.append(Publication(staged, final))
         else:
-            epoch.checkpoint.files_of(staged).delete(staged)
+            files.delete(staged)
         return written.rows
+
+    def publish(self, epoch: int) -> None:
+        """Delete what epochs have staged that never ended: now they cannot end any more."""
+        if self._leftovers and self._files is not None:
+            for path in self._leftovers:
+                self._files.delete(path)
+            self._leftovers = []

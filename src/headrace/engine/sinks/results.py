@@ -51,7 +51,7 @@ class ResultsSink(QuerySink):
             self.name,
             epoch.derived("stamped", rows.query, lambda: _stamped(rows.query, epoch.number)),
             stored_schema(self.sink),
-            path=epoch.checkpoint.path("results", self.name, f"{epoch.number:010d}"),
+            path=epoch.checkpoint.new_path("results", self.name, f"{epoch.number:010d}"),
             expected_rows=arrangement.recent_rows,
         )
         reach("sink.after")
