@@ -58,6 +58,14 @@ def is_alive(process: Process) -> bool | None:
     return True
 
 
+def has_ended(process: Process) -> bool:
+    """Whether a process of this machine, which left its name on a disk of it, is surely gone."""
+    here = this_process()
+    if process.host == here.host and process.boot and here.boot and process.boot != here.boot:
+        return True
+    return is_alive(process) is False
+
+
 def _began(pid: int) -> str | None:
     """When a process began, in ticks since the boot; None if there is none, or it has ended."""
     # The name, in parentheses, may hold anything; state and times follow it.

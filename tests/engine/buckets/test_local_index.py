@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import stat
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +19,7 @@ import pytest
 from headrace.engine.buckets import local_index
 from headrace.engine.buckets.local_index import DIES, KEY, Segment, Shelf, make_segment, mixed
 from headrace.engine.buckets.probe_kernel import look_up_all
+from headrace.engine.processes import process_of, this_process
 
 PATHS = [(0,), (0, 1)]
 
@@ -160,6 +166,51 @@ def test_what_a_run_leaves_behind_can_be_forgotten(shelf: Shelf, tmp_path: Path)
     assert os.listdir(tmp_path / "headrace-index") == ["run"]
     local_index.forgetting("run")(0)
     assert os.listdir(tmp_path / "headrace-index") == []
+
+
+def test_indexes_are_private(shelf: Shelf, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        files = Files()
+        files.add("f0", 0, 0, rows_of_epoch(0))
+        files.catch_up(shelf)
+    finally:
+        os.umask(before)
+    folders = [tmp_path / "headrace-index", *(tmp_path / "headrace-index").glob("run/key")]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700, 0o700]
+    (segment,) = folders[-1].glob("kept-*")
+    assert stat.S_IMODE(segment.stat().st_mode) == 0o600
+
+
+def test_what_killed_processes_have_left_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Spark that is killed leaves its folder, and the next one has another beside it."""
+    here = this_process()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    gone = replace(process_of(dead.pid), began="1")
+    dead.wait()
+    owners = {
+        "killed": gone,
+        "rebooted": replace(here, boot="another"),
+        "living": here,
+        "elsewhere": replace(here, host="elsewhere", boot="another"),
+    }
+    for name, owner in owners.items():
+        run = tmp_path / f"blockmgr-{name}" / "headrace-index" / name
+        (run / "key").mkdir(parents=True)
+        (run / ".owner").write_text(json.dumps(vars(owner)))
+    (tmp_path / "blockmgr-unnamed" / "headrace-index" / "unnamed").mkdir(parents=True)
+    (tmp_path / "blockmgr-now").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "blockmgr-now"))
+    files = Files()
+    files.add("f0", 0, 0, rows_of_epoch(0))
+    files.catch_up(Shelf("run", "key"))
+    left = {path.name for path in tmp_path.glob("blockmgr-*/headrace-index/*")}
+    assert left == {"living", "elsewhere", "unnamed", "run"}
+    # The run of now ends with the process that has started this one.
+    (owner_file,) = tmp_path.glob("blockmgr-now/headrace-index/run/.owner")
+    assert json.loads(owner_file.read_text())["pid"] == os.getppid()
 
 
 def test_look_ups_find_all_and_nothing_else() -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from headrace.engine import processes
 from headrace.engine.buckets import kernel, local_index, probe_kernel
 from headrace.engine.buckets.answers import Answers
 from headrace.engine.buckets.meanings import Untranslatable
@@ -37,7 +38,7 @@ from headrace.errors import HeadraceError, QueryError
 from headrace.settings import Settings
 
 # The kernel travels with the job, so that executors need not have this package installed.
-for module in (kernel, probe_kernel, local_index):
+for module in (kernel, probe_kernel, local_index, processes):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 

@@ -16,7 +16,9 @@ This module goes to the executors by value and needs nothing there but DuckDB, p
 
 from __future__ import annotations
 
+import glob
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -31,6 +33,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.engine.processes import Process, has_ended, process_of
+
 try:
     import fcntl
 except ImportError:  # Not on Windows, where tasks of one part must not run twice at once.
@@ -40,6 +44,8 @@ except ImportError:  # Not on Windows, where tasks of one part must not run twic
 RATIO = 4
 #: Folders of runs that nobody has used for so many seconds are deleted.
 FORGOTTEN = 6 * 3600
+#: Where a run notes which process it ends with.
+_OWNER = ".owner"
 KEY, DIES = "__key", "__dies"
 #: How names of segments begin: of committed epochs, of the newest, and of those that no disk took.
 _KEPT, _READY, _IN_MEMORY = "kept", "ready", "memory"
@@ -285,6 +291,7 @@ class Shelf:
         hidden = os.path.join(self._folder, f".{name}")
         try:
             _write(segment, hidden)
+            os.chmod(hidden, 0o600)
             os.rename(hidden, os.path.join(self._folder, name))
         except OSError:
             _delete(hidden)
@@ -302,7 +309,9 @@ class Shelf:
         try:
             if not os.path.isdir(self._folder):
                 _forget_others(os.path.basename(self._run))
-            os.makedirs(self._folder, exist_ok=True)
+                _begin_run(self._run)
+            # Rows of the user's, which are nobody else's business.
+            os.makedirs(self._folder, 0o700, exist_ok=True)
             os.utime(self._run)
             lock = open(os.path.join(self._folder, ".lock"), "w", encoding="utf-8")  # noqa: SIM115
         except OSError:
@@ -356,13 +365,58 @@ def worker_memory() -> dict[str, Any]:
     return keeper.__dict__
 
 
+def _begin_run(folder: str) -> None:
+    """Make the folder of a run, and note which process it ends with."""
+    base = os.path.dirname(folder)
+    os.makedirs(base, 0o700, exist_ok=True)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    path = os.path.join(folder, _OWNER)
+    if not os.path.exists(path):
+        hidden = f"{path}.{uuid.uuid4().hex[:8]}"
+        with open(hidden, "w", encoding="utf-8") as file:
+            json.dump(vars(process_of(_java())), file)
+        os.replace(hidden, path)
+
+
+def _java() -> int:
+    """The process that lives as long as the indexes are of use: the one that starts workers.
+
+    Workers are forked by a daemon of its own, or started straight; none of them lasts.
+    """
+    above = os.getppid()
+    with suppress(OSError, IndexError, ValueError), open(f"/proc/{above}/cmdline", "rb") as file:
+        if b"pyspark.daemon" in file.read():
+            with open(f"/proc/{above}/stat", encoding="utf-8", errors="replace") as status:
+                return int(status.read().rpartition(")")[2].split()[1])
+    return above
+
+
 def _forget_others(run: str) -> None:
-    """Delete what runs have left behind that ended long ago, and had no time to forget."""
-    base = _indexes()
-    for name in os.listdir(base) if os.path.isdir(base) else ():
-        folder = os.path.join(base, name)
-        if name != run and time.time() - os.path.getmtime(folder) > FORGOTTEN:
-            shutil.rmtree(folder, ignore_errors=True)
+    """Delete what runs have left behind that were killed, or ended long ago.
+
+    A Spark that was killed leaves its folder beside that of the one which runs now.
+    """
+    here = _indexes()
+    beside = os.path.join(os.path.dirname(local_folder()), "blockmgr-*", os.path.basename(here))
+    for base in {here, *glob.glob(beside)}:
+        with suppress(OSError):
+            for name in os.listdir(base):
+                folder = os.path.join(base, name)
+                if name != run and _is_forgotten(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_forgotten(folder: str) -> bool:
+    try:
+        with open(os.path.join(folder, _OWNER), encoding="utf-8") as file:
+            owner = Process(**json.load(file))
+    except (OSError, ValueError, TypeError):
+        owner = None
+    if owner is not None and has_ended(owner):
+        return True
+    with suppress(OSError):
+        return time.time() - os.path.getmtime(folder) > FORGOTTEN
+    return False
 
 
 def _write(segment: Segment, path: str) -> None:
