@@ -83,7 +83,7 @@ def walk(spark: SparkSession, folder: Path) -> dict[str, str]:
         "explain": _block("text", query.explanation()),
         "append": _block("sql", _readable(append)),
         "emit": _block("sql", _readable(emit)),
-        "intent": _block("json", _file(folder, "0000000002.intent")),
+        "intent": _block("json", _without_digest(_file(folder, "0000000002.intent"))),
         "commit": _block("json", _shortened(_file(folder, "0000000002.commit"), folder)),
         "files": _block("text", _tree(folder)),
         "out": _block("text", out._show_string(20, False).rstrip("\n")),  # type: ignore[operator]
@@ -130,13 +130,25 @@ def _file(folder: Path, name: str) -> str:
 def _shortened(text: str, folder: Path) -> str:
     """The commit without what differs from machine to machine."""
     commit = json.loads(text)
+    for name in ("race", "previous", "checksum"):
+        commit[name] = "…"
     for record in commit["queries"].values():
         record["plan"] = record["plan"][:12] + "…"
     for arrangement in commit["arrangements"].values():
         for file in arrangement["files"]:
             file["size"] = "…"
     shown = json.dumps(commit, indent=1, ensure_ascii=False).replace(str(folder), "…")
-    return re.sub(r"-[0-9a-f]{12}\.parquet", "-….parquet", shown)
+    return _without_marks(shown)
+
+
+def _without_digest(text: str) -> str:
+    return re.sub(r"[0-9a-f]{52}\"", '…"', text)
+
+
+def _without_marks(text: str) -> str:
+    """Without what is random in names: of files that tasks write, and of the race."""
+    text = re.sub(r"-[0-9a-f]{8}(-t\d+\"|\.parquet)", r"-…\1", text)
+    return re.sub(r"-[0-9a-f]{12}\.parquet", "-….parquet", text)
 
 
 def _tree(folder: Path) -> str:
@@ -144,5 +156,5 @@ def _tree(folder: Path) -> str:
     names = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
     shown = [re.sub(r"part-\d+-[0-9a-f-]+", "part-…", n) for n in names if not n.endswith(".crc")]
     shown = [re.sub(r"ingest/bids/.*", "ingest/bids/…", name) for name in shown]
-    shown = [re.sub(r"-[0-9a-f]{12}\.parquet", "-….parquet", name) for name in shown]
+    shown = [_without_marks(name) for name in shown]
     return "\n".join(dict.fromkeys(shown))

@@ -22,6 +22,9 @@ from headrace.engine.files import not_writable, temporary_name
 OBJECT_STORES = frozenset({"s3a", "s3", "s3n", "gs", "oss", "cosn", "obs", "wasb", "wasbs"})
 #: What a store says that can create conditionally, and how it is asked to.
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
+#: S3A's newer streams keep what they have read, and give it again though the file was overwritten:
+#: a lease would never seem to be renewed.
+_NO_MEMORY = {"fs.s3a.input.stream.type": "classic"}
 
 
 class HadoopFiles:
@@ -35,11 +38,17 @@ class HadoopFiles:
         self._hadoop = jvm.org.apache.hadoop.fs
         self._path = self._hadoop.Path
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
-        self._fs = self._path(path).getFileSystem(self._conf)
+        self._appears_whole = urlparse(path).scheme in OBJECT_STORES
+        if self._appears_whole:
+            # One of our own: those that are shared may remember what a file held before.
+            for key, value in _NO_MEMORY.items():
+                self._conf.set(key, value)
+            self._fs = self._hadoop.FileSystem.newInstance(self._path(path).toUri(), self._conf)
+        else:
+            self._fs = self._path(path).getFileSystem(self._conf)
         self._io = jvm.org.apache.commons.io.IOUtils
         self._charset = jvm.java.nio.charset.StandardCharsets.UTF_8
         self._private = self._hadoop.permission.FsPermission("700")
-        self._appears_whole = urlparse(path).scheme in OBJECT_STORES
 
     def read(self, path: str) -> str:
         stream = self._fs.open(self._path(path))
@@ -75,7 +84,10 @@ class HadoopFiles:
                 return True
             self._fs.delete(temporary, False)
         except Exception as error:
-            if not self.exists(path):
+            there = False
+            with suppress(Exception):
+                there = self.exists(path)
+            if not there:
                 raise not_writable(path, error) from error
         # A request that was sent twice may have met itself.
         return self.read(path) == text
