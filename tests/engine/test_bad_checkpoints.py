@@ -39,7 +39,7 @@ def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
         spark,
         tmp_path_factory.mktemp("finished"),
         [BIDS],
-        StartQuery("counts", COUNT),
+        StartQuery("counts", COUNT, format="results"),
         AddData("bids", ("a", 1, 1)),
         AddData("bids", ("a", 1, 12)),
         Advance(),
@@ -106,6 +106,51 @@ def test_checkpoint_without_the_log_of_a_stream(finished: Stage, copied: Path) -
     shutil.rmtree(copied / "ingest" / "bids")
     error = resume(finished, copied, {"counts": COUNT})
     check_error(error, "CHECKPOINT_GAP", "Spark's log of it is gone", "restore")
+
+
+@pytest.mark.parametrize("witnesses", [(), ("latest",)])
+def test_checkpoint_without_its_last_commit(
+    finished: Stage, copied: Path, witnesses: tuple[str, ...]
+) -> None:
+    """Without the note of the last commit, Spark's own logs know that there was one."""
+    for name in ("0000000002.commit", *witnesses):
+        (copied / "epochs" / name).unlink()
+    error = resume(finished, copied, {"counts": COUNT})
+    check_error(error, "CHECKPOINT_GAP", "ends at the commit of epoch 1", "restore")
+    # Who only reads is told, too, instead of getting results of the past.
+    error = refused(lambda: opened(finished, copied).race.results("counts"))
+    check_error(error, "CHECKPOINT_GAP", "ends at the commit of epoch 1")
+
+
+def test_checkpoint_that_is_in_use(finished: Stage, copied: Path) -> None:
+    running, second = opened(finished, copied), opened(finished, copied)
+    running.race.start(processingTime="1 hour")
+    try:
+        error = refused(lambda: second.race.start(availableNow=True))
+        check_error(error, "CHECKPOINT_IN_USE", "another race of this process", "stop that one")
+        # Reading needs no leave.
+        assert second.answer("counts") == [("a", span(0, 10), 1)]
+    finally:
+        running.race.stop()
+    second.race.start(availableNow=True)
+    second.race.awaitTermination()
+
+
+def test_checkpoint_that_was_moved(finished: Stage, copied: Path) -> None:
+    shutil.move(copied, copied.parent / "moved")
+    stage = opened(finished, copied.parent / "moved")
+    stage.race.start(availableNow=True)
+    stage.race.awaitTermination()
+    assert stage.answer("counts") == [("a", span(0, 10), 1)]
+
+
+def opened(finished: Stage, checkpoint: Path) -> Stage:
+    """The same query, with another checkpoint."""
+    stage = Stage(finished.spark, finished.folder, {}, dict(finished.streams))
+    stage.checkpoint = checkpoint
+    stage.queries = dict(finished.queries)
+    stage.open()
+    return stage
 
 
 @pytest.mark.parametrize("below", ["", "/checkpoint"])
