@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import subprocess
 import sys
 from pathlib import Path
@@ -122,15 +121,15 @@ def test_a_package_that_is_missing_is_named(
 def test_the_kernel_needs_nothing_of_this_package() -> None:
     """It goes to the executors by value: only DuckDB, pyarrow and numpy must be there."""
     spec = {"version": duckdb.__version__, "memory": "1GB", "inputs": {}, "pieces": []}
-    sent_along = base64.b64encode(cloudpickle.dumps((kernel.run_task, ProbeJoin, spec))).decode()
     program = (
-        "import base64, pickle, sys; sys.modules['headrace'] = None; "
-        f"run, join, spec = pickle.loads(base64.b64decode({sent_along!r})); "
+        "import pickle, sys; sys.modules['headrace'] = None; "
+        "run, join, spec = pickle.load(sys.stdin.buffer); "
         "print(run(spec), join.__name__)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    sent_along = cloudpickle.dumps((kernel.run_task, ProbeJoin, spec))
+    done = subprocess.run([sys.executable, "-c", program], input=sent_along, capture_output=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "{'answers': []} ProbeJoin\n"
+    assert done.stdout == b"{'answers': []} ProbeJoin\n"
 
 
 def test_names_that_differ_in_case_go_to_spark(executor: Executor, tmp_path: Path) -> None:
