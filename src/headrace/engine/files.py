@@ -19,6 +19,7 @@ from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
+from headrace.engine.spark_errors import one_line
 from headrace.errors import CheckpointError
 
 #: Modes of what belongs to a checkpoint: the user's own, and nobody else's.
@@ -294,9 +295,8 @@ def _flush_one(path: str) -> None:
 
 
 def not_writable(path: str, error: Exception) -> CheckpointError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return CheckpointError(
-        f"cannot write {path}: {reason}",
+        f"cannot write {path}: {one_line(error)}",
         hint="check that the disk has room and that this user may write there",
         condition="STORAGE_NOT_WRITABLE",
     )
