@@ -140,6 +140,7 @@ class _Steps:
         on_paused: Callable[[Mapping[str, str]], None],
     ) -> None:
         self._runner = runner
+        self._checkpoint = checkpoint
         self._settings = settings
         self._between_epochs = between_epochs
         self._on_report = on_report
@@ -156,6 +157,7 @@ class _Steps:
     def stop(self) -> None:
         self.active = False
         self._runner.close()
+        self._checkpoint.close()
 
     @property
     def goes_on(self) -> bool:
