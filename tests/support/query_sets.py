@@ -121,8 +121,11 @@ class _SetWriter:
     def __init__(self, chance: random.Random, spark: bool) -> None:
         self.chance = chance
         self.spark = spark
+        self.theme = chance.choices(tuple(_THEMES), [w for w, _ in _THEMES.values()])[0]
         self.names = NAMES[: chance.choice((2, 3, 3, 4))]
         self.clocks = {name: self._clock() for name in self.names}
+        if self.theme == "by keys":
+            self._let_one_lag()
         self.catalog: dict[str, Source | Table] = {
             name: Source(
                 name,
@@ -142,6 +145,7 @@ class _SetWriter:
         #: Whether queries write what they share alike and read all of it: what pruning leaves is
         #: then the same for all of them. Else each spells it in a way of its own.
         self.alike = chance.random() < 0.65
+        self.aliases = chance.choice(_ALIASES)
         self.keys = chance.choice((1, 2, 3))
         self.epochs = self._epochs()
 
@@ -149,6 +153,14 @@ class _SetWriter:
         after = self.chance.choice((None, None, None, 1, 2))
         ahead = self.chance.choice((0, 0, 15, 60, 90))
         return Clock(ahead, after, self.chance.choice((60, 200, 1000)))
+
+    def _let_one_lag(self) -> None:
+        """What one join may forget by the clocks of its streams another still needs."""
+        self.names = NAMES[: self.chance.choice((3, 3, 4))]
+        ahead = self.chance.choice((200, 1000))
+        after = self.chance.choice((0, 0, 1))
+        *others, last = self.names
+        self.clocks = {name: Clock(0, after, ahead) for name in others} | {last: Clock(0, None, 0)}
 
     def _epochs(self) -> list[dict[str, list[Row]]]:
         chance = self.chance
@@ -202,8 +214,7 @@ class _SetWriter:
 
     def members(self) -> tuple[Member, ...]:
         chance = self.chance
-        theme = chance.choices(tuple(_THEMES), [w for w, _ in _THEMES.values()])[0]
-        heads = list(_heads(self, _THEMES[theme][1](self)))
+        heads = list(_heads(self, _THEMES[self.theme][1](self)))
         number = chance.choice((2, 3, 3, 4, 4, 5, 6, 8))
         made: list[Member] = []
         while len(made) < number:
@@ -279,6 +290,13 @@ class _SetWriter:
         return one, other
 
 
+_ALIASES: Sequence[Mapping[str, str]] = (
+    {"x": "x", "y": "y", "z": "z"},
+    {"x": "l", "y": "r", "z": "t"},
+    {"x": "q1", "y": "q2", "z": "q3"},
+)
+
+
 # --- trunks --------------------------------------------------------------------------------------
 
 
@@ -303,14 +321,7 @@ class Trunk:
     def times(self) -> list[str]:
         return self.of("time")
 
-    def spelled(self, chance: random.Random) -> Spelled:
-        aliases = chance.choice(
-            (
-                {"x": "x", "y": "y", "z": "z"},
-                {"x": "l", "y": "r", "z": "t"},
-                {"x": "q1", "y": "q2", "z": "q3"},
-            )
-        )
+    def spelled(self, chance: random.Random, aliases: Mapping[str, str]) -> Spelled:
         columns = list(self.columns)
         if chance.random() < 0.5:
             chance.shuffle(columns)
@@ -529,7 +540,8 @@ def _several_times(writer: _SetWriter) -> Trunks:
 
 def _by_keys(writer: _SetWriter) -> Trunks:
     """Joins of one stream, whose rows die, with each of the others."""
-    hub, *others = writer.chance.sample(writer.names, len(writer.names))
+    hub = writer.chance.choice(writer.names[:-1])
+    others = [name for name in reversed(writer.names) if name != hub]
     ttl = writer.chance.choice((5, 30, 100)) * SECOND
     source = writer.catalog[hub]
     assert isinstance(source, Source)
@@ -597,7 +609,7 @@ class _Head:
         self.writer = writer
         self.chance = writer.chance
         self.trunk = trunk
-        self._usual = trunk.spelled(writer.chance)
+        self._usual = trunk.spelled(writer.chance, writer.aliases)
 
     def everything(self, p: Spelled, share: float = 0.8) -> list[str]:
         """All columns as they are, or some."""
@@ -684,9 +696,9 @@ class _Head:
         )
 
     def spelled(self) -> Spelled:
-        if not self.writer.alike:
-            return self.trunk.spelled(self.chance)
-        return self._usual
+        if self.writer.alike:
+            return self._usual
+        return self.trunk.spelled(self.chance, self.chance.choice(_ALIASES))
 
     def by_time(self) -> tuple[Spelled, str]:
         return self.spelled(), self.chance.choice(self.trunk.times)
