@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headrace.cost.window_joins import JoinLoad
 from headrace.engine.probe_orders import ProbeMemory, ProbePolicy
@@ -21,9 +21,9 @@ from headrace.optimizer.joins.search import (
     best_without_statistics,
     cost_of,
     join_cost,
+    runs_as_written,
 )
 from headrace.optimizer.joins.steps import Refusal, steps_of
-from headrace.optimizer.safety import key_can_raise
 from headrace.plan.join_graph import JoinGraph, inputs_of, left_deep, order_text
 from headrace.plan.nodes import Order
 
@@ -118,13 +118,9 @@ def choose(
     policy: JoinPolicy,
     memory: JoinMemory,
 ) -> Passes:
-    """The orders for an epoch.
-
-    A key that can raise does so for rows that a join before would have dropped, so then the joins
-    are computed as they are written.
-    """
-    if any(key_can_raise(edge.left_key, edge.right_key) for edge in graph.keys):
-        policy = replace(policy, reorder=False)
+    """The orders for an epoch."""
+    if forced is None and runs_as_written(graph):
+        return Passes(as_written(graph), {})
     planner = _Planner(graph, identity, forced, counted, policy, memory)
     if policy.passes == "whole":
         return Passes(planner.whole(), {})

@@ -45,7 +45,7 @@ from headrace.engine.relations import (
     union_all,
     window_struct,
 )
-from headrace.optimizer.joins.search import join_cost
+from headrace.optimizer.joins.search import join_cost, runs_as_written
 from headrace.plan.join_graph import order_text
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import WINDOW_COLUMN, Join, Order, SameWindow
@@ -252,7 +252,7 @@ class DeltaJoin(Operator):
         names = ", ".join(self._graph.names)
         if self.node.order is not None:
             line = f"in the order {order_text(self.node.order, self._graph.names)}, as asked for"
-        elif self._policy.reorder and len(self._inputs) > 1:
+        elif self._policy.reorder and len(self._inputs) > 1 and not runs_as_written(self._graph):
             line = "in the order that costs least in that epoch"
         else:
             line = f"in the order {order_text(self._graph.written, self._graph.names)}, as written"

@@ -16,6 +16,7 @@ from headrace.optimizer.joins.search import (
     cost_of,
     join_cost,
     listed_orders,
+    runs_as_written,
 )
 from headrace.optimizer.joins.steps import JoinStep, Refusal, steps_of
 from headrace.plan.join_graph import (
@@ -155,7 +156,8 @@ def _described(
     identity = plan_hash(join)
     load = loads.get(identity)
     orders = listed_orders(graph, load, disabled)
-    wanted = join.order or (running.get(identity) if reorder else graph.written)
+    moves = reorder and not runs_as_written(graph)
+    wanted = join.order or (running.get(identity) if moves else graph.written)
     chosen = orders[0] if wanted is None else _find(graph, wanted, orders, load)
     level = classify([edge.time for edge in graph.times]) if graph.timed else None
     return DescribedJoin(

@@ -11,6 +11,7 @@ from headrace.optimizer.joins import largest_window
 from headrace.optimizer.joins.containment import NAME as CONTAINMENT
 from headrace.optimizer.joins.containment import implied_time, implied_windows
 from headrace.optimizer.joins.steps import JoinStep, Refusal, rules_of, steps_of
+from headrace.optimizer.safety import key_can_raise
 from headrace.plan.join_graph import JoinGraph, inputs_of, left_deep, pairs_of
 from headrace.plan.nodes import Order, SameWindow
 
@@ -79,6 +80,12 @@ def as_written(graph: JoinGraph, load: JoinLoad | None = None) -> JoinOrder:
         steps = ()
     cost = None if load is None else cost_of(graph.written, join_cost(graph, load))
     return JoinOrder(graph.written, steps, cost)
+
+
+def runs_as_written(graph: JoinGraph) -> bool:
+    """Whether another order might fail for rows that a join before would have dropped."""
+    risky = any(key_can_raise(edge.left_key, edge.right_key) for edge in graph.keys)
+    return len(graph.leaves) > 2 and risky
 
 
 def listed_orders(
