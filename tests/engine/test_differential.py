@@ -52,7 +52,9 @@ SEVERAL = dict.fromkeys(WEIGHTS, 0.0) | {
     "three_way_join": 2,
     "join_window": 4,
 }
-IDLE_GROUPS, IDLE_EPOCHS = 4, 6
+IDLE_EPOCHS = 6
+#: Groups in which it makes a difference to many queries that streams are idle.
+IDLE_SEEDS = range(13, 16)
 
 
 Pair = tuple[Executor, Executor]
@@ -121,22 +123,19 @@ def check(seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Cas
 @pytest.mark.random
 @pytest.mark.parametrize("first", range(0, GROUPS, PER_TEST))
 def test_random_queries(first: int, executors: list[Pair], tmp_path: Path) -> None:
-    check_some(first, executors, tmp_path, group_of)
+    check_some(range(first, first + PER_TEST), executors, tmp_path, group_of)
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("first", range(0, IDLE_GROUPS, PER_TEST))
-def test_random_queries_over_idle_streams(
-    first: int, executors: list[Pair], tmp_path: Path
-) -> None:
-    check_some(first, executors, tmp_path, idle_group_of)
+def test_random_queries_over_idle_streams(executors: list[Pair], tmp_path: Path) -> None:
+    check_some(IDLE_SEEDS, executors, tmp_path, idle_group_of)
 
 
 def check_some(
-    first: int, executors: list[Pair], tmp_path: Path, of: Callable[[int], list[Case]]
+    seeds: range, executors: list[Pair], tmp_path: Path, of: Callable[[int], list[Case]]
 ) -> None:
     def share(number: int) -> None:
-        for seed in range(first + number, first + PER_TEST, len(executors)):
+        for seed in seeds[number :: len(executors)]:
             check(seed, executors[number], tmp_path / f"group{seed}", of)
 
     with ThreadPoolExecutor(len(executors)) as pool:
@@ -163,9 +162,9 @@ def test_most_queries_put_rows_out() -> None:
 
 
 def test_idle_streams_make_a_difference() -> None:
-    cases = [case for seed in range(IDLE_GROUPS) for case in idle_group_of(seed)]
+    cases = [case for seed in IDLE_SEEDS for case in idle_group_of(seed)]
     changed = sum(1 for case in cases if case.expected() != replace(case, idle=None).expected())
-    assert changed >= len(cases) * 0.2
+    assert changed >= len(cases) * 0.4
 
 
 if __name__ == "__main__":

@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.plan.nodes import OutputMode, Source
+from headrace.plan.types import STRING, TIMESTAMP, Schema
+from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
+from tests.support.engine import run_engine, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.script import (
     AddData,
@@ -60,6 +64,10 @@ IMPATIENT = {
 
 def is_idle(stage: Stage) -> bool:
     return bool(stage.last_epoch() and "r" in stage.commit()["idle"])
+
+
+def last_of(stage: Stage, query: str) -> dict[str, Any]:
+    return stage.handles[query].recentProgress[-1]
 
 
 def check_epochs(stage: Stage, files: dict[str, list[list[tuple[Any, ...]]]]) -> None:
@@ -113,10 +121,10 @@ def test_a_silent_stream_holds_nobody_back(spark: SparkSession, tmp_path: Path) 
         Restart(),
         AddData("l", *files["l"][2]),
         Advance(),
-        Check("nobody is idle", lambda stage: stage.race.lastProgress["idleStreams"] == []),
+        Check("nobody is idle", lambda stage: last_of(stage, "union")["idleStreams"] == []),
         Check(
             "and the watermark has not gone back",
-            lambda s: s.handles["union"].lastProgress["watermark"] == "2024-01-01T00:00:45.000Z",
+            lambda stage: last_of(stage, "union")["watermark"] == "2024-01-01T00:00:45.000Z",
         ),
         CheckNewAnswer("union"),
         settings=IMPATIENT,
@@ -151,6 +159,40 @@ def test_an_idle_epoch_is_repeated_as_it_was(spark: SparkSession, tmp_path: Path
     # Before its first batch r may have been silent for long; its rows are what counts.
     assert [intent["idle"] for intent in stage.intents()[1:]] == [["r"], []]
     check_epochs(stage, files)
+
+
+def test_open_sessions_of_idle_streams_hold_nobody_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = Schema.of([("k", STRING), ("ts", TIMESTAMP)])
+    catalog = {name: Source(name, schema, "ts", 0) for name in "abc"}
+    plan = plan_query(
+        "SELECT window, COUNT(*) AS n FROM (SELECT a.ts AS ts FROM a JOIN b ON a.k = b.k "
+        "AND session_window(a.ts, '5 seconds') = session_window(b.ts, '5 seconds') "
+        "UNION ALL SELECT ts FROM c) AS u GROUP BY window(ts, '10 seconds')",
+        catalog,
+    ).plan
+    given: list[dict[str, list[int]]] = [
+        {"a": [1], "b": [2], "c": [5]},
+        {"c": [40]},
+        {"a": [50], "b": [50]},
+        {"a": [70], "b": [70], "c": [70]},
+    ]
+    epochs = [{s: [{"k": "x", "ts": at(t)} for t in ts] for s, ts in e.items()} for e in given]
+    idle = [set(), {"a", "b"}, set(), set()]
+    expected = run_epochs(plan, epochs, idle=idle)
+    # The session of 1 and 2 is open while its streams sleep, and late for the window when it ends.
+    assert [sorted(rows) for rows in expected] == [
+        [],
+        [(span(0, 10), 1)],
+        [],
+        [(span(40, 50), 1), (span(50, 60), 1)],
+    ]
+    executor = tiny_executor(spark)
+    queries = {"q": (plan, OutputMode.APPEND)}
+    run = run_engine(executor, queries, catalog, epochs, {}, tmp_path, frozenset({1}), idle=idle)
+    for number, (found, wanted) in enumerate(zip(run.rows["q"], expected, strict=True)):
+        assert_same_rows(found, wanted, f"epoch {number}")
 
 
 def test_state_that_is_full_pauses_who_runs_ahead(

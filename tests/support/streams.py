@@ -156,9 +156,9 @@ def with_idle_streams(chance: random.Random, epochs: Epochs) -> tuple[Epochs, Id
     idle: Idle = []
     streams = sorted({stream for epoch in epochs for stream in epoch})
     sleeps: dict[str, range] = {}
-    for stream in chance.sample(streams, chance.choice((1, 1, 2))):
-        begin = chance.randrange(0, len(epochs) - 1)
-        sleeps[stream] = range(begin, chance.randrange(begin + 1, len(epochs) + 1))
+    for stream in chance.sample(streams, chance.choice((1, 2))):
+        begin = chance.randrange(0, len(epochs) // 2)
+        sleeps[stream] = range(begin, chance.randrange(begin + 2, len(epochs) + 1))
     for number, epoch in enumerate(epochs):
         asleep = {stream for stream, sleep in sleeps.items() if number in sleep}
         rows = {}
