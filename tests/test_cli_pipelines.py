@@ -155,6 +155,38 @@ def test_run_does_what_the_file_says(cli: Run, spark: SparkSession, pipeline: Pa
     check_results(pipeline.parent / "out")
 
 
+def test_names_of_every_kind(cli: Run, pipeline: Path) -> None:
+    """A name keeps its case, is read without it, and may be written otherwise the next time."""
+    names = {
+        "name: bids": "name: Größe",
+        # The sharp s has no capital of its own.
+        "FROM bids": "FROM gRÖßE",
+        "name: auctions": "name: ORDER",
+        "JOIN auctions": "JOIN `Order`",
+        "name: per_auction": "name: Per-Auction",
+        "name: titled": f"name: {'T' * 200}",
+    }
+    text = PIPELINE
+    for plain, odd in names.items():
+        assert plain in text
+        text = text.replace(plain, odd)
+    pipeline.write_text(text)
+    code, out, error = cli("run", pipeline, "--json")
+    assert code == 0, error
+    assert {q["name"]: q["rows_out"] for q in json.loads(out)["queries"]} == {
+        "Per-Auction": 6,
+        "T" * 200: 2,
+        "clicked": 2,
+    }
+    check_results(pipeline.parent / "out")
+    pipeline.write_text(text.replace("name: Größe", "name: größe").replace("Per-A", "PER-a"))
+    for command in (("run", pipeline), ("explain", pipeline), ("merge", pipeline)):
+        code, out, error = cli(*command)
+        assert code == 0, error
+        assert command[0] == "run" or "PER-auction" in out
+    check_results(pipeline.parent / "out")
+
+
 def test_run_as_a_process_of_its_own(pipeline: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     done = subprocess.run(

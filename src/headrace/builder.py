@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from headrace import functions
 from headrace.functions import Column, to_node
+from headrace.names import folded, known_as, same_name
 from headrace.plan.nodes import Node
 from headrace.plan.types import Schema
 from headrace.sql import Catalog, FunctionTypes
@@ -146,11 +147,11 @@ class QueryBuilder:
     def _having(self, condition: exp.Expr) -> QueryBuilder:
         """A condition on groups names columns of the result; HAVING wants what they stand for."""
         select = self._select()
-        shown = [name.lower() for name in self.columns]
+        shown = [folded(name) for name in self.columns]
         meaning = dict(zip(shown, map(_unaliased, select.expressions), strict=True))
 
         def written_out(node: exp.Expr) -> exp.Expr:
-            name = node.name.lower() if isinstance(node, exp.Column) and not node.table else None
+            name = folded(node.name) if isinstance(node, exp.Column) and not node.table else None
             return meaning[name].copy() if name in meaning else node
 
         return self._with(select.having(condition.transform(written_out), copy=False))
@@ -167,22 +168,22 @@ class QueryBuilder:
     def withColumn(self, colName: str, col: Column | str) -> QueryBuilder:
         """All columns and this one, which replaces a column of the same name."""
         added = functions.Column(self._node(col)).alias(colName).node
-        items = [added if self._same(name, colName) else self._shown(name) for name in self.columns]
-        if not any(self._same(name, colName) for name in self.columns):
+        items = [added if same_name(name, colName) else self._shown(name) for name in self.columns]
+        if not any(same_name(name, colName) for name in self.columns):
             items.append(added)
         return self._chosen(items)
 
     def withColumnRenamed(self, existing: str, new: str) -> QueryBuilder:
         items = [
             functions.Column(self._shown(name)).alias(new).node
-            if self._same(name, existing)
+            if same_name(name, existing)
             else self._shown(name)
             for name in self.columns
         ]
         return self._chosen(items)
 
     def drop(self, *names: str) -> QueryBuilder:
-        kept = [n for n in self.columns if not any(self._same(n, gone) for gone in names)]
+        kept = [n for n in self.columns if not any(same_name(n, gone) for gone in names)]
         return self._chosen([self._shown(name) for name in kept])
 
     def _chosen(self, items: list[exp.Expr]) -> QueryBuilder:
@@ -305,13 +306,8 @@ class QueryBuilder:
 
     def _node(self, value: Any) -> exp.Expr:
         """A column, or text: the name of a column where it is one, SQL otherwise."""
-        if isinstance(value, str) and value in self.columns:
-            return self._shown(value)
-        return to_node(value)
-
-    @staticmethod
-    def _same(one: str, other: str) -> bool:
-        return one.lower() == other.lower()
+        column = known_as(value, self.columns) if isinstance(value, str) else None
+        return to_node(value) if column is None else self._shown(column)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from headrace.errors import Position, SettingError
+from headrace.names import folded, query_name_advice, relation_name_advice
 from headrace.plan.durations import parse_duration, positive_duration
 from headrace.settings import PREFIX, read_settings
 from headrace.yaml_nodes import Context, Fields, PipelineError, compose
@@ -158,7 +159,7 @@ def parse_pipeline(text: str, *, file: str = "<text>", base: Path | None = None)
 def _stream(node: yaml.Node, context: Context) -> StreamSpec:
     fields = Fields(node, context, "a stream", _STREAM_KEYS)
     return StreamSpec(
-        name=fields.name("name"),
+        name=fields.name("name", relation_name_advice),
         format=fields.text("format", required=True),
         path=fields.path("path"),
         schema=fields.optional_text("schema"),
@@ -174,7 +175,7 @@ def _stream(node: yaml.Node, context: Context) -> StreamSpec:
 def _table(node: yaml.Node, context: Context) -> TableSpec:
     fields = Fields(node, context, "a table", _TABLE_KEYS)
     return TableSpec(
-        name=fields.name("name"),
+        name=fields.name("name", relation_name_advice),
         format=fields.text("format", required=True),
         path=fields.path("path"),
         schema=fields.optional_text("schema"),
@@ -186,7 +187,7 @@ def _table(node: yaml.Node, context: Context) -> TableSpec:
 def _query(node: yaml.Node, context: Context) -> QuerySpec:
     fields = Fields(node, context, "a query", _QUERY_KEYS)
     return QuerySpec(
-        name=fields.name("name"),
+        name=fields.name("name", query_name_advice),
         sql=fields.text("sql", required=True),
         output_mode=fields.choice("outputMode", OUTPUT_MODES, "append"),
         sink=fields.one("sink", _sink) or SinkSpec(),
@@ -248,8 +249,7 @@ def _refuse_duplicates(
 ) -> None:
     seen: dict[str, Position] = {}
     for spec in specs:
-        # Spark's names are case-insensitive; two that differ in case only would collide later.
-        first = seen.setdefault(spec.name.lower(), spec.at)
+        first = seen.setdefault(folded(spec.name), spec.at)
         if first is not spec.at:
             raise PipelineError(
                 f"a second {what} named {spec.name!r}",

@@ -17,6 +17,7 @@ from headrace.engine.progress import QueryState
 from headrace.engine.race import Race
 from headrace.errors import HeadraceError, QueryError
 from headrace.explain import Alternative, Explanation, explain
+from headrace.names import query_name_advice
 from headrace.optimizer import Optimized, optimize
 from headrace.optimizer.early.describe import DescribedEarly
 from headrace.optimizer.early.shape import with_early
@@ -265,10 +266,9 @@ class QueryWriter:
         self._function: Callable[[DataFrame, int], None] | None = None
 
     def queryName(self, name: str) -> QueryWriter:
-        if not name or not all(c.isalnum() or c in "_-" for c in name):
-            raise QueryError(
-                f"{name!r} is no name for a query", hint="use letters, digits, '_' and '-'"
-            )
+        advice = query_name_advice(name)
+        if advice is not None:
+            raise QueryError(f"{name!r} is no name for a query", hint=advice)
         self._name = name
         return self
 

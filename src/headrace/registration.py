@@ -7,6 +7,7 @@ what depends on the output mode or on a sink is left for ``start()``.
 
 from __future__ import annotations
 
+from headrace.engine.check import check_names
 from headrace.engine.compile import compile_queries
 from headrace.engine.physical import LiveQuery
 from headrace.errors import HeadraceError
@@ -21,6 +22,7 @@ def check_plan(
     plan: Node, places: Places = NO_PLACES, disabled: frozenset[str] = frozenset()
 ) -> None:
     """Raise what keeps a plan from running; ``disabled`` are rules that are turned off."""
+    check_names(plan, places.whole)
     optimized = optimize(plan, disabled).plan
     check_demands(optimized, places, disabled)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +13,7 @@ from headrace.engine.race import Race
 from headrace.engine.registered import RegisteredStream
 from headrace.errors import HeadraceError, QueryError, StreamError
 from headrace.merge.printing import explain_merged
+from headrace.names import first_twice, folded, known_as, relation_name_advice, spelling
 from headrace.plan.durations import parse_duration, positive_duration
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Node, Source, Table
 from headrace.plan.types import TIMESTAMP, DataType, Field, Schema
@@ -74,37 +74,52 @@ class Headrace:
         long a row lives in joins that have no condition on time. After ``idle`` without rows, by
         the clock on the wall, the stream holds no watermark back until it brings rows again.
         """
-        _check_name(name)
+        self._check_name(name)
         if not df.isStreaming:
             raise StreamError(
                 f"{name!r} is not a streaming DataFrame",
                 hint="make it with spark.readStream, or register it with race.table(...)",
             )
-        schema = _schema(df)
-        processing = time == "processing" and "processing" not in schema
+        columns = _columns(df)
+        processing = time == "processing" and known_as(time, df.columns) is None
         if processing:
-            schema = Schema((*schema.fields, Field(PROCESSING_TIME_COLUMN, TIMESTAMP)))
+            columns += (Field(PROCESSING_TIME_COLUMN, TIMESTAMP),)
             time = PROCESSING_TIME_COLUMN
+        schema = _schema(name, columns)
+        time = known_as(time, schema.names) or time
         _check_time(name, df, schema, time, processing)
         wait = parse_duration(delay)
         if wait < 0:
             raise StreamError(f"the delay of {name!r} is negative: {delay!r}")
         life = None if ttl is None else positive_duration(ttl, f"the ttl of {name!r}")
         silence = None if idle is None else positive_duration(idle, f"the idle time of {name!r}")
-        source = Source(name, schema, time, wait, life, processing)
+        source = Source(folded(name), schema, time, wait, life, processing, spelling(name))
         self._race.add_stream(RegisteredStream(df, source, silence))
         self._catalog[name] = source
 
     def table(self, name: str, df: DataFrame) -> None:
         """Register a static DataFrame, for joins with streams."""
-        _check_name(name)
-        self._race.add_table(name, df)
-        self._catalog[name] = Table(name, _schema(df))
+        self._check_name(name)
+        table = Table(folded(name), _schema(name, _columns(df)), spelling(name))
+        self._race.add_table(table, df)
+        self._catalog[name] = table
 
     def drop(self, name: str) -> None:
         """Forget a stream that no running query reads."""
         self._race.remove_stream(name)
-        del self._catalog[name]
+        del self._catalog[known_as(name, self._catalog) or name]
+
+    def _check_name(self, name: str) -> None:
+        advice = relation_name_advice(name)
+        if advice is not None:
+            raise StreamError(f"{name!r} is no name for a stream or table", hint=advice)
+        known = known_as(name, self._catalog)
+        if known is not None:
+            but = "" if known == name else "; case makes no difference"
+            raise StreamError(
+                f"there is a stream or table named {known!r} already{but}",
+                hint="choose another name",
+            )
 
     # Queries
 
@@ -192,18 +207,20 @@ class Headrace:
         return explain_merged(self._race.explaining.merged(), mode)
 
 
-def _schema(df: DataFrame) -> Schema:
-    return Schema(
-        tuple(Field(f.name, DataType(f.dataType.simpleString())) for f in df.schema.fields)
-    )
+def _columns(df: DataFrame) -> tuple[Field, ...]:
+    return tuple(Field(f.name, DataType(f.dataType.simpleString())) for f in df.schema.fields)
 
 
-def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+def _schema(name: str, columns: tuple[Field, ...]) -> Schema:
+    """The columns of a stream or table, refused where SQL could not tell them apart."""
+    twice = first_twice(column.name for column in columns)
+    if twice is not None:
         raise StreamError(
-            f"{name!r} is no name for a stream or table",
-            hint="use letters, digits and '_', not beginning with a digit",
+            f"two columns of {name!r} have the same name: {twice[0]!r} and {twice[1]!r}",
+            hint="case makes no difference; rename one of them with withColumnRenamed",
+            condition="DUPLICATE_COLUMN",
         )
+    return Schema(columns)
 
 
 def _check_time(name: str, df: DataFrame, schema: Schema, time: str, processing: bool) -> None:

@@ -130,11 +130,12 @@ class Fields:
     def text(self, key: str, *, required: bool) -> str:
         return self.optional_text(key, required) or ""
 
-    def name(self, key: str) -> str:
+    def name(self, key: str, advice_for: Callable[[str], str | None]) -> str:
+        """A name, of which ``advice_for`` says what to do about it if it is not a good one."""
         name = self.text(key, required=True)
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            hint = "use letters, digits and _, beginning with a letter"
-            raise self._error(f"{name!r} cannot be a name", self._values[key], hint)
+        advice = advice_for(name)
+        if advice is not None:
+            raise self._error(f"{name!r} cannot be a name", self._values[key], advice)
         return name
 
     def choice(self, key: str, choices: tuple[str, ...], default: str) -> str:

@@ -19,6 +19,7 @@ import typer
 
 from headrace.cli.console import err
 from headrace.errors import HeadraceError, Position
+from headrace.names import folded, known_as, spelling
 from headrace.pipeline import (
     Pipeline,
     PipelineError,
@@ -190,19 +191,19 @@ def _read(files: Sequence[Path]) -> Pipeline:
 def _add(queries: dict[str, QuerySpec], file: Path, more: Iterable[QuerySpec]) -> None:
     """Queries of the same name in several files are told apart by the file's name."""
     for query in more:
-        name = query.name if query.name not in queries else f"{file.stem}/{query.name}"
-        if name in queries:
+        name = query.name if folded(query.name) not in queries else f"{file.stem}/{query.name}"
+        if folded(name) in queries:
             raise PipelineError(f"a second query named {name!r}", position=query.at)
-        queries[name] = replace(query, name=name)
+        queries[folded(name)] = replace(query, name=name)
 
 
 def _united(found: Sequence[tuple[Path, _Spec]]) -> tuple[_Spec, ...]:
     known: dict[str, tuple[Path, _Spec]] = {}
     for file, spec in found:
-        first, same = known.setdefault(spec.name, (file, spec))
-        if same != spec:
+        first, same = known.setdefault(folded(spec.name), (file, spec))
+        if same != replace(spec, name=same.name):
             raise PipelineError(
-                f"{spec.name!r} is not the {spec.name!r} of {first}",
+                f"{spec.name!r} is not the {same.name!r} of {first}",
                 hint="files that are merged must say the same of what both name",
                 position=spec.at,
             )
@@ -276,7 +277,7 @@ def _catalog(pipeline: Pipeline) -> dict[str, Source | Table] | None:
         schema = _schema(table.schema)
         if schema is None:
             return None
-        catalog[table.name] = Table(table.name, schema)
+        catalog[table.name] = Table(folded(table.name), schema, spelling(table.name))
     return catalog
 
 
@@ -288,7 +289,7 @@ def _source(stream: StreamSpec) -> Source | None:
     schema = _schema(stream.schema)
     if schema is None:
         return None
-    column = stream.time
+    column = known_as(stream.time, schema.names) or stream.time
     processing = column == "processing" and column not in schema
     if processing:
         column = PROCESSING_TIME_COLUMN
@@ -297,7 +298,9 @@ def _source(stream: StreamSpec) -> Source | None:
     if column not in schema or schema[column].type != TIMESTAMP or delay < 0:
         return None
     life = None if stream.ttl is None else parse_duration(stream.ttl)
-    return Source(stream.name, schema, column, delay, life, processing)
+    return Source(
+        folded(stream.name), schema, column, delay, life, processing, spelling(stream.name)
+    )
 
 
 def _schema(text: str | None) -> Schema | None:

@@ -33,6 +33,7 @@ from headrace.engine.report import EpochReport
 from headrace.engine.spark_errors import one_line
 from headrace.engine.writes import Steps, run_alone, run_together
 from headrace.errors import HeadraceError, QueryError, SinkError
+from headrace.names import storage_name
 
 if TYPE_CHECKING:
     from headrace.engine.runner import EpochRunner, Running
@@ -70,7 +71,7 @@ class Attempt:
             stream: self._executor.take_in(
                 batch,
                 self._physical.sources[stream],
-                f"{runner._key}_{stream}",
+                f"{runner._key}_{storage_name(stream)}",
                 runner.recent_rows.get(stream),
             )
             for stream, batch in batches.items()

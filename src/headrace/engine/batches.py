@@ -9,6 +9,7 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
+from headrace.names import quoted
 from headrace.plan.nodes import Source
 
 
@@ -94,8 +95,8 @@ def watch_of(source: Source) -> Mapping[str, str]:
     """What is counted of a stream's rows as they pass, in Spark SQL."""
     return {
         "rows": "count(*)",
-        "null_times": f"count_if(`{source.time}` IS NULL)",
-        "greatest": f"max(unix_millis(`{source.time}`))",
+        "null_times": f"count_if({quoted(source.time)} IS NULL)",
+        "greatest": f"max(unix_millis({quoted(source.time)}))",
     }
 
 

@@ -18,6 +18,7 @@ from sqlglot import exp
 from headrace.engine.relations import Sql, null_columns, select
 from headrace.engine.spark_errors import one_line
 from headrace.errors import Position, QueryError
+from headrace.names import OWN_NAMES
 from headrace.plan.expressions import AggregateCall, Expr
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project
 from headrace.plan.types import DataType, Schema
@@ -26,6 +27,21 @@ from headrace.sql.render import data_type, to_sqlglot
 
 #: The place of an expression in the text, if it has one.
 PlaceOf = Callable[[Expr], Position | None]
+
+
+def check_names(plan: Node, place: Position | None = None) -> None:
+    """Raise if the plan has a column of a name that definitions use for columns of their own."""
+    for node in plan.walk():
+        for name in node.schema.names if not isinstance(node, Join) else ():
+            if name.startswith(OWN_NAMES):
+                raise QueryError(
+                    f"no column can be named {name!r}: names that begin with '{OWN_NAMES}' are "
+                    "Headrace's own",
+                    hint="give it another name: with AS, or in the stream's DataFrame with "
+                    "withColumnRenamed",
+                    position=place,
+                    condition="RESERVED_NAME",
+                )
 
 
 def check_expressions(

@@ -6,6 +6,8 @@ them: queries that need the same state find the same store, and state outlives a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.engine import store_names
 from headrace.engine.compile_joins import compile_join, held_back
 from headrace.engine.compile_sets import compile_sets
@@ -93,14 +95,8 @@ def _union_sources(plans: list[Node]) -> dict[str, Source]:
             known = merged.get(node.stream)
             fields = {f.name: f for f in (known.columns if known else ())}
             fields |= {f.name: f for f in node.columns}
-            merged[node.stream] = Source(
-                node.stream,
-                Schema(tuple(fields[name] for name in sorted(fields))),
-                node.time,
-                node.delay,
-                node.ttl,
-                node.processing,
-            )
+            columns = Schema(tuple(fields[name] for name in sorted(fields)))
+            merged[node.stream] = replace(node, columns=columns)
     return merged
 
 
@@ -186,7 +182,7 @@ class _Compiler:
                 return compile_join(self, node)
             case Table():
                 raise QueryError(
-                    f"the query reads only the table {node.table!r}",
+                    f"the query reads only the table {node.shown!r}",
                     hint="a standing query needs a stream; run this one with spark.sql",
                 )
             case _:

@@ -25,6 +25,7 @@ from headrace.engine.report import EpochReport
 from headrace.engine.runner import EpochRunner
 from headrace.engine.spark_errors import one_line
 from headrace.errors import CheckpointError, HeadraceError, QueryError
+from headrace.names import storage_name
 from headrace.plan.nodes import Source
 from headrace.settings import Settings
 
@@ -350,7 +351,7 @@ class Coordinator:
             if running is not None:
                 self._withdraw(stream)
             self._check_spark_checkpoint(stream)
-            log = self._checkpoint.path("ingest", stream)
+            log = self._checkpoint.path("ingest", storage_name(stream))
             registered = self.streams[stream]
             if not source.processing and is_file_stream(registered.frame):
                 self._file_streams[stream] = FileStream(self._checkpoint.files, log)
@@ -382,7 +383,7 @@ class Coordinator:
     def _check_spark_checkpoint(self, stream: str) -> None:
         """Spark's log of a stream and our state must be of one life."""
         last = self._runner.state.batches.get(stream)
-        log = self._checkpoint.path("ingest", stream, "metadata")
+        log = self._checkpoint.path("ingest", storage_name(stream), "metadata")
         if last is not None and not self._checkpoint.files.exists(log):
             raise CheckpointError(
                 f"the state holds {last + 1} batches of stream {stream!r}, but Spark's log of it "

@@ -22,6 +22,7 @@ from headrace.engine.files import FileSystem
 from headrace.engine.lease import numbered
 from headrace.engine.sealed import Damaged, digest, sealed, unsealed
 from headrace.errors import CheckpointError
+from headrace.names import storage_name
 
 #: The last commit and the one before it, which it refers to.
 _LEAST_RETAINED = 2
@@ -74,8 +75,9 @@ class EpochLog:
 
     def check_spark_logs(self, state: Committed) -> None:
         """Raise if Spark has forgotten batches that the state holds: it would number others so."""
+        batches = _by_folder(state)
         for stream, begun in self._batches("offsets"):
-            held = state.batches.get(stream, -1)
+            held = batches.get(stream, -1)
             if begun < held:
                 raise _gap(
                     f"the state of {self._root} holds batch {held} of stream {stream!r}, but "
@@ -165,8 +167,9 @@ class EpochLog:
             raise _gap(f"{where}, but another commit of that epoch was made", "epochs")
         if intents and intents[-1] > last + 1:
             raise _gap(f"{where}, but epoch {intents[-1]} was begun", "epochs")
+        batches = _by_folder(state)
         for stream, batch in batches_done.items():
-            held = state.batches.get(stream, -1)
+            held = batches.get(stream, -1)
             if batch > held:
                 raise _gap(
                     f"{where}, and holds {held + 1} batches of stream {stream!r}, but Spark has "
@@ -183,6 +186,11 @@ class EpochLog:
 
     def _file(self, epoch: int, suffix: str) -> str:
         return f"{self._root}/epochs/{epoch:010d}.{suffix}"
+
+
+def _by_folder(state: Committed) -> dict[str, int]:
+    """The batches that the state holds, by the folders of the streams' own logs."""
+    return {storage_name(stream): batch for stream, batch in state.batches.items()}
 
 
 def _opened(text: str) -> dict[str, Any]:

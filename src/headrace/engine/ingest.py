@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.engine.failpoints import reach
 from headrace.engine.spark_errors import one_line
 from headrace.errors import StreamError
+from headrace.names import quoted
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source
 
 OnBatch = Callable[[str, DataFrame, int], None]
@@ -61,7 +62,8 @@ class Ingest:
             self._query: StreamingQuery = writer.trigger(**trigger.arguments()).start()  # type: ignore[call-overload]
         except Exception as error:
             raise StreamError(
-                f"stream {stream!r} cannot start: {one_line(error)}", condition="STREAM_FAILED"
+                f"stream {source.shown!r} cannot start: {one_line(error)}",
+                condition="STREAM_FAILED",
             ) from error
 
     @property
@@ -79,7 +81,7 @@ class Ingest:
         if failure is None:
             return None
         return StreamError(
-            f"stream {self.source.stream!r} failed: {_root(failure)}",
+            f"stream {self.source.shown!r} failed: {_root(failure)}",
             hint="mend the source and start the race again; it resumes where it was",
             condition="STREAM_FAILED",
         )
@@ -110,7 +112,7 @@ def pruned(frame: DataFrame, source: Source) -> DataFrame:
     columns = [
         functions.current_timestamp().alias(PROCESSING_TIME_COLUMN)
         if source.processing and name == PROCESSING_TIME_COLUMN
-        else functions.col(f"`{name}`")
+        else functions.col(quoted(name))
         for name in source.columns.names
     ]
     return frame.select(*columns)

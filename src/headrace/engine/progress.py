@@ -60,8 +60,8 @@ class QueryState:
         return told
 
 
-def epoch_progress(report: EpochReport) -> Progress:
-    """The progress of the race as a whole."""
+def epoch_progress(report: EpochReport, spellings: Mapping[str, str]) -> Progress:
+    """The progress of the race as a whole, with the names of its streams as people see them."""
     seconds = report.seconds.get("total", 0.0)
     rows = sum(report.rows_in.values())
     return {
@@ -72,10 +72,12 @@ def epoch_progress(report: EpochReport) -> Progress:
         "seconds": seconds,
         "durationMs": {name: round(value * 1_000) for name, value in report.seconds.items()},
         "jobs": report.jobs,
-        "watermarks": {s: timestamp(w) for s, w in report.watermarks.items()},
-        "idleStreams": sorted(report.idle),
-        "pausedStreams": dict(report.paused),
-        "nullTimes": dict(report.null_times),
+        "watermarks": {spellings.get(s, s): timestamp(w) for s, w in report.watermarks.items()},
+        "idleStreams": sorted(spellings.get(s, s) for s in report.idle),
+        "pausedStreams": {
+            spellings.get(s, s): spellings.get(b, b) for s, b in report.paused.items()
+        },
+        "nullTimes": {spellings.get(s, s): n for s, n in report.null_times.items()},
         "rowsOut": dict(report.rows_out),
         "planChanges": list(report.changes),
     }

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,8 +40,9 @@ from headrace.engine.sinks.results import newest, results_arrangement, stored_sc
 from headrace.engine.standstills import Standstills
 from headrace.engine.warm_up import warm_up_below
 from headrace.errors import CheckpointError, QueryError, StreamError
+from headrace.names import folded, quoted, same_name
 from headrace.plan.json import plan_hash
-from headrace.plan.nodes import Node, Sink
+from headrace.plan.nodes import Node, Sink, Table
 from headrace.settings import Settings
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
 from headrace.stats.load import Load
@@ -73,6 +74,7 @@ class Race:
     def __post_init__(self) -> None:
         self.executor = Executor(self.spark, self.settings)
         self.tables: dict[str, DataFrame] = {}
+        #: Queries by their folded names.
         self._entries: dict[str, _Entry] = {}
         self._lock = threading.RLock()
         self._coordinator: Coordinator | None = None
@@ -92,46 +94,48 @@ class Race:
     # Streams and tables
 
     def add_stream(self, stream: RegisteredStream) -> None:
-        self._refuse_second_name(stream.source.stream)
         if self.active:
             stream.check(self._trigger)
         self.streams[stream.source.stream] = stream
 
-    def add_table(self, name: str, frame: DataFrame) -> None:
-        self._refuse_second_name(name)
+    def add_table(self, table: Table, frame: DataFrame) -> None:
         if frame.isStreaming:
             raise StreamError(
-                f"{name!r} is a streaming DataFrame", hint="register it with race.stream(...)"
+                f"{table.shown!r} is a streaming DataFrame",
+                hint="register it with race.stream(...)",
             )
-        self.tables[name] = frame
-        in_session(self.executor.session, frame).createOrReplaceTempView(table_view(name))
+        self.tables[table.table] = frame
+        in_session(self.executor.session, frame).createOrReplaceTempView(table_view(table.table))
 
     def remove_stream(self, name: str) -> None:
         """Forget a stream that no query uses."""
-        if name not in self.streams:
-            raise StreamError(f"no stream {name!r}")
-        users = [n for n, e in self._entries.items() if e.state.active and name in e.sink.streams()]
+        source = self._stream(name).source
+        users = [
+            e.sink.name
+            for e in self._entries.values()
+            if e.state.active and source.stream in e.sink.streams()
+        ]
         if users:
             raise StreamError(
-                f"stream {name!r} is read by {', '.join(users)}", hint="stop these queries first"
+                f"stream {source.shown!r} is read by {', '.join(users)}",
+                hint="stop these queries first",
             )
-        del self.streams[name]
+        del self.streams[source.stream]
 
-    def _refuse_second_name(self, name: str) -> None:
-        if name in self.streams or name in self.tables:
-            raise StreamError(
-                f"there is a stream or table named {name!r} already", hint="choose another name"
-            )
+    def _stream(self, name: str) -> RegisteredStream:
+        if folded(name) not in self.streams:
+            raise StreamError(f"no stream {name!r}")
+        return self.streams[folded(name)]
 
     # Queries
 
     def add_query(self, logical: Node, sink: Sink, function: BatchFunction | None) -> QueryState:
         """Check a query and let it join: now if the race runs, else when it starts."""
         with self._lock:
-            known = self._entries.get(sink.name)
+            known = self._entries.get(folded(sink.name))
             if known is not None and known.state.active:
                 raise QueryError(
-                    f"there is a query named {sink.name!r} already",
+                    f"there is a query named {known.sink.name!r} already",
                     hint="choose another queryName, or stop the first one",
                     condition="DUPLICATE_QUERY",
                 )
@@ -139,7 +143,7 @@ class Race:
             output = make_sink(sink, self.spark, function)
             output.open()
             state = QueryState(sink.name, self.settings.retained_progress)
-            self._entries[sink.name] = _Entry(logical, sink, output, state)
+            self._entries[folded(sink.name)] = _Entry(logical, sink, output, state)
             if self.active:
                 self._arrived.append(sink.name)
                 assert self._coordinator is not None
@@ -149,7 +153,7 @@ class Race:
     def remove_query(self, name: str) -> None:
         """Let a query go; the others do not notice."""
         with self._lock:
-            entry = self._entries.get(name)
+            entry = self._entries.get(folded(name))
             if entry is None or not entry.state.active:
                 return
             if not self.active:
@@ -168,7 +172,7 @@ class Race:
     def start(self, trigger: Trigger) -> None:
         if self.active:
             raise QueryError("the race runs already", hint="call stop() first")
-        live = {n: e for n, e in self._entries.items() if e.state.active}
+        live = {e.sink.name: e for e in self._entries.values() if e.state.active}
         if not live:
             raise QueryError(
                 "there is no query to run", hint="start one: query.writeStream…start()"
@@ -179,6 +183,7 @@ class Race:
         checkpoint = self._open_checkpoint()
         state, unfinished = checkpoint.open()
         try:
+            _take_spellings(state, live)
             self._run_on(checkpoint, state, unfinished, live, trigger)
         except BaseException:
             checkpoint.close()
@@ -326,7 +331,7 @@ class Race:
         self._notice_stream_errors()
         self._replan_at_times()
         with self._lock:
-            leaving = [n for n, e in self._entries.items() if e.leaving]
+            leaving = [e for e in self._entries.values() if e.leaving]
             arrived, self._arrived = self._arrived, []
             runner = self._runner
             assert runner is not None
@@ -334,15 +339,15 @@ class Race:
             caught_up = self._catch_up(runner, queries)
             if not leaving and not arrived and not caught_up:
                 return False
-            for name in leaving:
-                entry = self._entries[name]
+            for entry in leaving:
+                name = entry.sink.name
                 entry.leaving = False
                 queries.pop(name, None)
                 runner.state.queries.pop(name, None)
                 runner.state.merged.pop(name, None)
                 entry.state.finish("stopped")
             for name in arrived:
-                entry = self._entries[name]
+                entry = self._entry(name)
                 if entry.state.active:
                     queries[name] = self._enrol(entry, runner.state)
                     entry.state.begin()
@@ -371,7 +376,7 @@ class Race:
             if not runner.keeps_all_of(LiveQuery(runner.live[name].sink, None)):
                 self._asked_at[name] = runner.state.plan_version
                 continue
-            record, stores = runner.state.queries[name], _store_names(self._entries[name], None)
+            record, stores = runner.state.queries[name], _store_names(self._entry(name), None)
             runner.state.queries[name] = replace(record, visible_from=None, stores=stores)
             queries[name] = replace(running, live=LiveQuery(running.live.sink, None))
             changed = True
@@ -395,8 +400,10 @@ class Race:
     def _on_report(self, report: EpochReport) -> None:
         assert self._runner is not None
         for name, error in report.failures.items():
-            self._entries[name].state.fail(error)
-        self.epochs.append(epoch_progress(report))
+            self._entry(name).state.fail(error)
+        self.epochs.append(
+            epoch_progress(report, {s: r.source.shown for s, r in self.streams.items()})
+        )
         for stream, rows in report.rows_in.items():
             seen = Observation(
                 rows,
@@ -406,7 +413,7 @@ class Race:
             self.statistics = self.statistics.observe_stream(stream, seen)
         warnings = self._notice_standstills(report)
         for name in self._runner.queries:
-            entry = self._entries[name]
+            entry = self._entry(name)
             entry.state.warning = warnings.get(name)
             entry.state.add(
                 query_progress(
@@ -445,12 +452,14 @@ class Race:
                 self.settings.state_max_rows,
             )
 
+    def _entry(self, name: str) -> _Entry:
+        return self._entries[folded(name)]
+
     # Reading
 
     def stream_progress(self, name: str) -> list[dict[str, Any]]:
-        if name not in self.streams:
-            raise StreamError(f"no stream {name!r}")
-        return self._coordinator.progress_of(name) if self._coordinator is not None else []
+        stream = self._stream(name).source.stream
+        return self._coordinator.progress_of(stream) if self._coordinator is not None else []
 
     def sinks(self) -> dict[str, Sink]:
         """The plans of the queries that take part, by name."""
@@ -475,9 +484,9 @@ class Race:
 
     def results(self, name: str) -> DataFrame:
         """The result table of a query, as of the last committed epoch."""
-        entry = self._entries.get(name)
+        entry = self._entries.get(folded(name))
         if entry is None or entry.sink.format != "results":
-            kept = [n for n, e in self._entries.items() if e.sink.format == "results"]
+            kept = [e.sink.name for e in self._entries.values() if e.sink.format == "results"]
             raise QueryError(
                 f"no query keeps results under the name {name!r}",
                 hint=f"these do: {', '.join(kept)}" if kept else "start one with format('results')",
@@ -486,16 +495,34 @@ class Race:
             state = self._runner.state
         else:
             state = self._open_checkpoint().read()
+            _take_spellings(state, [entry.sink.name])
         arrangement = state.arrangements.get(results_arrangement(name))
         paths = [f.path for f in arrangement.files if f.rows] if arrangement is not None else []
         schema = stored_schema(entry.sink)
         if not paths:
             return self.spark.createDataFrame([], ddl(entry.sink.schema))
         session = self.executor.session
-        view = f"headrace_results_{_key(name)}"
+        view = f"headrace_results_{_key(entry.sink.name)}"
         session.read.schema(ddl(schema)).parquet(*paths).createOrReplaceTempView(view)
         frame = self.executor.read(newest(entry.sink, table(view)))
-        return in_session(self.spark, frame).select(*(f"`{n}`" for n in entry.sink.schema.names))
+        return in_session(self.spark, frame).select(*map(quoted, entry.sink.schema.names))
+
+
+def _take_spellings(state: Committed, names: Iterable[str]) -> None:
+    """Let the checkpoint call queries by the names that they have now, which may differ in case.
+
+    Result tables of names that are not plain were kept under the name itself once.
+    """
+    for name in state.queries:
+        kept, wanted = f"results-{name}", results_arrangement(name)
+        if kept != wanted and kept in state.arrangements and wanted not in state.arrangements:
+            state.arrangements[wanted] = replace(state.arrangements.pop(kept), name=wanted)
+    for name in names:
+        former = [n for n in state.queries if same_name(n, name)]
+        if len(former) == 1 and former[0] != name:
+            state.queries[name] = state.queries.pop(former[0])
+            if former[0] in state.merged:
+                state.merged[name] = state.merged.pop(former[0])
 
 
 def _meaning(entry: _Entry) -> str:

@@ -19,6 +19,7 @@ from headrace.engine.files import is_local, plain_path
 from headrace.engine.inputs import BatchInput, FilesInput, Inputs, ProbedInput
 from headrace.engine.relations import Sql, call
 from headrace.engine.writes import Inner, Write, Written, WrittenFile
+from headrace.names import quoted
 from headrace.plan.types import Schema
 from headrace.settings import Settings
 
@@ -148,7 +149,7 @@ class SparkExecutor:
         frame = self.frame(write.query, write.inner)
         frame = frame.observe(observation, *_columns({"__written": written_rows, **write.watch}))
         if keep is not None:
-            frame = frame.where(_text(keep.condition)).select(*(f"`{n}`" for n in keep.columns))
+            frame = frame.where(_text(keep.condition)).select(*map(quoted, keep.columns))
         self.jobs += 1
         table, files = None, []
         if write.only_seen:
@@ -213,7 +214,7 @@ def _write_file(rows: pa.Table, path: str) -> int:
 
 def ddl(schema: Schema) -> str:
     """A schema as Spark reads it."""
-    return ", ".join(f"`{f.name}` {f.type.name}" for f in schema)
+    return ", ".join(f"{quoted(f.name)} {f.type.name}" for f in schema)
 
 
 def folder_size(path: str) -> int:

@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterable
 
 from headrace.engine.operators.row_store import Lateness
+from headrace.names import storage_name
 from headrace.plan.expressions import Column, Expr, Named
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Aggregate, Join, Node, Project
@@ -28,7 +29,7 @@ from headrace.plan.windows import Window
 
 def rows_of_stream(stream: str) -> str:
     """Rows of a stream, which has one time, and whose rows are hidden when they are read."""
-    return f"rows-{stream}"
+    return f"rows-{storage_name(stream)}"
 
 
 def rows_of(node: Node, time: str, since: int | None) -> str:

@@ -15,7 +15,7 @@ from headrace.cost.rows import row_flow
 from headrace.merge.global_plan import GlobalPlan, Scope, SharedOperator, SharedPlan
 from headrace.merge.rewriting import Merging
 from headrace.merge.strategies import Strategy
-from headrace.plan.nodes import Node, Sink
+from headrace.plan.nodes import Node, Sink, Source
 from headrace.plan.text import node_text
 from headrace.stats.catalog import NO_STATISTICS, Statistics
 from headrace.stats.figure import UNKNOWN, Figure
@@ -190,7 +190,7 @@ class _Reader:
                 kinds[self._kind(self._order[root_number])].append(names[0])
         return DescribedPlan(
             self._key.tenant,
-            self._key.streams,
+            tuple(self._spelling(stream) for stream in self._key.streams),
             tuple(operators),
             {query: places[root.number] for query, root in self._roots.items()},
             tuple(tuple(names) for names in alike.values() if len(names) > 1),
@@ -198,6 +198,11 @@ class _Reader:
             tuple(kinds["reading"]),
             tuple(kinds["nothing"]),
         )
+
+    def _spelling(self, stream: str) -> str:
+        nodes = (operator.node for operator in self._order.values())
+        found = (n.shown for n in nodes if isinstance(n, Source) and n.stream == stream)
+        return next(found, stream)
 
     def _kind(self, root: SharedOperator) -> str:
         """What a query that is like no other has in common with the rest."""

@@ -130,11 +130,7 @@ class Merging:
         placed = self.global_plan.add(own)
         self._note(placed.root)
         shared = self._adapted(placed.root, plan)
-        return (
-            sink
-            if shared is sink.input
-            else Sink(shared, sink.name, sink.format, sink.mode, sink.options)
-        )
+        return sink if shared is sink.input else replace(sink, input=shared)
 
     def _contained(self, plan: Node) -> Node:
         """The same plan, whose joins and aggregates read one that runs where they are within it.

@@ -83,7 +83,7 @@ def _require_join(node: Join) -> None:
             for source in node.walk():
                 if isinstance(source, Source) and source.ttl is not None:
                     raise NativeUnsupported(
-                        f"Spark has no ttl for joins without a time bound ({source.stream} has one)"
+                        f"Spark has no ttl for joins without a time bound ({source.shown} has one)"
                     )
         case Within(lower=lower, upper=upper) if node.kind is not JoinKind.INNER:
             if (node.kind.keeps_left and upper is None) or (

@@ -44,9 +44,9 @@ def _about(node: Node, statistics: Statistics) -> Iterator[str]:
 def _endless(node: Node) -> frozenset[str]:
     """The streams whose rows never expire: they have no ttl, or were made into groups."""
     if isinstance(node, Source):
-        return frozenset({node.stream} if node.ttl is None else ())
+        return frozenset({node.shown} if node.ttl is None else ())
     if isinstance(node, Aggregate):
-        return node.streams()
+        return frozenset(n.shown for n in node.walk() if isinstance(n, Source))
     return frozenset().union(*(_endless(below) for below in node.inputs))
 
 
@@ -94,8 +94,8 @@ def _about_source(node: Source, statistics: Statistics) -> Iterator[str]:
     late, nulls = known.late_rows.number, known.null_times.number
     if late:
         yield (
-            f"{known.late_rows} rows of {node.stream} came too late for some window or join; "
+            f"{known.late_rows} rows of {node.shown} came too late for some window or join; "
             f"its delay is {format_duration(node.delay)}, a longer one would wait for them"
         )
     if nulls:
-        yield f"{known.null_times} rows of {node.stream} had no {node.time} and were dropped"
+        yield f"{known.null_times} rows of {node.shown} had no {node.time} and were dropped"

@@ -68,6 +68,21 @@ def is_partitioned_by(coarse: Hopping, fine: Hopping) -> bool:
     return is_covered_by(coarse, fine) if fine.tumbling else coarse == fine
 
 
+def is_sample_of(window: Hopping, whole: Hopping) -> bool:
+    """Whether its intervals are some of another's, such as every second one.
+
+    The paper's theorems leave such windows out: neither of the two is the coarser one.
+
+    >>> is_sample_of(Hopping(2, 4), Hopping(2, 2)), is_sample_of(Hopping(2, 3), Hopping(2, 2))
+    (True, False)
+    """
+    return (
+        window.length == whole.length
+        and window.slide % whole.slide == 0
+        and (window.offset - whole.offset) % whole.slide == 0
+    )
+
+
 def is_derived_from(coarse: Hopping, fine: Hopping, coverage: Coverage) -> bool:
     """Whether the coarser window can be computed from the finer one under these semantics."""
     if coverage is Coverage.COVERED:

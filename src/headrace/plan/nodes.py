@@ -10,7 +10,7 @@ input with its alias (``a.ts``), so a predicate keeps its meaning wherever joins
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
@@ -67,7 +67,8 @@ class Source(Node):
     """A stream, with the columns that are read from it.
 
     ``time`` is its event-time column; a processing-time stream has the column
-    ``processing_time``, which holds the time recorded for the row's micro-batch.
+    ``processing_time``, which holds the time recorded for the row's micro-batch. ``spelling`` is
+    the stream's name as its user writes it, where that is not how it goes by inside.
     """
 
     stream: str
@@ -76,10 +77,16 @@ class Source(Node):
     delay: int = 0
     ttl: int | None = None
     processing: bool = False
+    spelling: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if self.time not in self.columns:
-            raise PlanError(f"stream {self.stream!r} is read without its time column {self.time!r}")
+            raise PlanError(f"stream {self.shown!r} is read without its time column {self.time!r}")
+
+    @property
+    def shown(self) -> str:
+        """The name that people see."""
+        return self.spelling or self.stream
 
     @cached_property
     def schema(self) -> Schema:
@@ -89,10 +96,16 @@ class Source(Node):
 @hashed_once
 @dataclass(frozen=True)
 class Table(Node):
-    """A static relation."""
+    """A static relation; ``spelling`` is as that of a stream."""
 
     table: str
     columns: Schema
+    spelling: str = field(default="", compare=False)
+
+    @property
+    def shown(self) -> str:
+        """The name that people see."""
+        return self.spelling or self.table
 
     @cached_property
     def schema(self) -> Schema:
@@ -409,7 +422,7 @@ class Sink(Node):
         return (self.input,)
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return Sink(inputs[0], self.name, self.format, self.mode, self.options)
+        return replace(self, input=inputs[0])
 
     @cached_property
     def schema(self) -> Schema:

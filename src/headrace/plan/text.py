@@ -305,9 +305,9 @@ def node_details(node: Node) -> tuple[str, list[str]]:
             parts = [time]
             parts += [f"delay {format_duration(node.delay)}"] if node.delay else []
             parts += [f"ttl {format_duration(node.ttl)}"] if node.ttl is not None else []
-            return f"Source {_name(node.stream)} [{_names(node.columns.names)}]", parts
+            return f"Source {_name(node.shown)} [{_names(node.columns.names)}]", parts
         case Table():
-            return f"Table {_name(node.table)} [{_names(node.columns.names)}]", []
+            return f"Table {_name(node.shown)} [{_names(node.columns.names)}]", []
         case Filter():
             return f"Filter {node.predicate}", []
         case Project():

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headrace.errors import PlanError
+from headrace.names import first_twice
 
 
 @dataclass(frozen=True)
@@ -143,17 +144,15 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """An ordered list of uniquely named columns."""
+    """An ordered list of columns, each of its own name whatever its case."""
 
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
-        names = [f.name for f in self.fields]
-        if len(set(names)) != len(names):
-            twice = sorted({n for n in names if names.count(n) > 1})
-            raise PlanError(
-                f"two columns are named {', '.join(twice)}", hint="give each its own alias with AS"
-            )
+        twice = first_twice(f.name for f in self.fields)
+        if twice is not None:
+            both = " and ".join(dict.fromkeys(twice))
+            raise PlanError(f"two columns are named {both}", hint="give each its own alias with AS")
 
     @classmethod
     def of(cls, fields: Iterable[tuple[str, DataType]]) -> Schema:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace.errors import PlanError
-from headrace.plan.coverage import covering_multiplier, is_covered_by
+from headrace.plan.coverage import covering_multiplier, is_covered_by, is_sample_of
 from headrace.plan.windows import Hopping
 
 
@@ -43,7 +43,10 @@ class WindowGraph:
                 continue
             if edge.source not in self.sources:
                 raise PlanError(f"the graph does not compute {edge.source.name}")
-            if edge.source == edge.window or not is_covered_by(edge.window, edge.source):
+            derived = is_covered_by(edge.window, edge.source)
+            if edge.source == edge.window or not (
+                derived or is_sample_of(edge.window, edge.source)
+            ):
                 raise PlanError(f"{edge.window.name} is not covered by {edge.source.name}")
 
     @classmethod

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from headrace.names import folded
 from headrace.plan.expressions import Call, Cast, Expr, Literal
 from headrace.plan.types import (
     BOOLEAN,
@@ -163,8 +164,8 @@ class ExpressionBinder(CallBinder):
         found = resolve(self.overlay, parts, node)
         if found is None:
             found = resolve(self.columns, parts, node)
-        if found is None and parts[0].lower() in self.aliases:
-            found = self.aliases[parts[0].lower()]
+        if found is None and folded(parts[0]) in self.aliases:
+            found = self.aliases[folded(parts[0])]
             for name in parts[1:]:
                 found = field_of(found, name, node)
         if found is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from headrace.names import folded
 from headrace.plan.durations import format_duration
 from headrace.plan.expressions import Call, Cast, Column, Expr, conjunction, conjuncts, window_time
 from headrace.plan.nodes import (
@@ -166,10 +167,10 @@ def _using(
     merged: list[Visible] = []
     names: set[str] = set()
     for identifier in join.args["using"]:
-        name = identifier.name.lower()
+        name = folded(identifier.name)
         pair = []
         for side in (left, right):
-            found = [c for c in side.columns if c.name.lower() == name and not c.hidden]
+            found = [c for c in side.columns if folded(c.name) == name and not c.hidden]
             if len(found) != 1:
                 known = [c.name for c in side.columns if not c.hidden]
                 which = "left" if side is left else "right"
@@ -191,7 +192,7 @@ def _using(
         merged.append(Visible(kept.name, None, expr))
         names.add(name)
     rest = tuple(
-        replace(c, hidden=True) if c.name.lower() in names else c
+        replace(c, hidden=True) if folded(c.name) in names else c
         for c in left.columns + right.columns
     )
     return (*merged, *rest)

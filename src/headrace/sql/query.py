@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from headrace.names import folded
 from headrace.plan.expressions import (
     Call,
     Cast,
@@ -119,10 +120,10 @@ class QueryBinder:
         names: set[str] = set()
         for cte in clause.expressions:
             name = _alias(cte)
-            if name is None or name.lower() in names:
+            if name is None or folded(name) in names:
                 refuse("DUPLICATE_ALIAS", cte, name=name)
-            names.add(name.lower())
-            scope.relations[name.lower()] = _renamed(scope.query(cte.this), cte.args["alias"])
+            names.add(folded(name))
+            scope.relations[folded(name)] = _renamed(scope.query(cte.this), cte.args["alias"])
         return scope
 
     def expressions(self, columns: tuple[Visible, ...], origins: Origins) -> ExpressionBinder:
@@ -236,14 +237,14 @@ class QueryBinder:
             if node.args.get("from_") is None:
                 refuse("NO_STREAM", node, tables="constants")
             joined = [source.alias_or_name for source in _sources(node)]
-            wanted, all_joined = sorted(map(str.lower, given)), sorted(map(str.lower, joined))
+            wanted, all_joined = sorted(map(folded, given)), sorted(map(folded, joined))
             texts = {"given": ", ".join(given) or "nothing", "joined": ", ".join(joined)}
             if name == "JOIN_ORDER" and wanted != all_joined:
                 refuse("INVALID_JOIN_ORDER", clause, **texts)
             if name == "EARLY_AGGREGATION" and not set(wanted) <= set(all_joined):
                 refuse("INVALID_EARLY_AGGREGATION", clause, **texts)
-            by_name = {name.lower(): name for name in joined}
-            found.append(Hint(name, tuple(by_name[g.lower()] for g in given)))
+            by_name = {folded(name): name for name in joined}
+            found.append(Hint(name, tuple(by_name[folded(g)] for g in given)))
         self.hints += found
         return found
 
@@ -278,7 +279,7 @@ class QueryBinder:
         for index, clause in enumerate(clauses):
             right = self._relation(clause.this)
             for alias in right.aliases:
-                if alias.lower() in (known.lower() for known in result.aliases):
+                if folded(alias) in (folded(known) for known in result.aliases):
                     refuse("DUPLICATE_ALIAS", clause.this, name=alias)
             emits = index == emitting
             result = bind_join(result, right, clause, self.expressions, self.origins, emits)
@@ -326,10 +327,10 @@ class QueryBinder:
         return relation(_renamed(found, node.args.get("alias")), _alias(node) or node.name)
 
     def _lookup(self, name: str) -> Node | None:
-        lowered = name.lower()
-        if lowered in self.relations:
-            return self.relations[lowered]
-        return next((n for key, n in self.catalog.items() if key.lower() == lowered), None)
+        wanted = folded(name)
+        if wanted in self.relations:
+            return self.relations[wanted]
+        return next((n for key, n in self.catalog.items() if folded(key) == wanted), None)
 
 
 _CLAUSES: tuple[tuple[str, str, str], ...] = (
@@ -498,7 +499,7 @@ def require_stream(plan: Node, node: exp.Expr) -> None:
 
 
 def _tables(plan: Node) -> str:
-    return ", ".join(sorted({n.table for n in plan.walk() if isinstance(n, Table)})) or "nothing"
+    return ", ".join(sorted({n.shown for n in plan.walk() if isinstance(n, Table)})) or "nothing"
 
 
 def _aggregated(plan: Node, early: str, clause: exp.Expr) -> Node:

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from headrace.names import folded
 from headrace.plan.expressions import Call, Column, Expr, Literal
 from headrace.plan.nodes import Node
 from headrace.plan.types import STRING
@@ -81,13 +82,13 @@ def resolve(columns: tuple[Visible, ...], parts: list[str], node: exp.Expr) -> E
 
     None where no column fits; an ambiguous name is refused.
     """
-    lowered = [part.lower() for part in parts]
+    wanted = [folded(part) for part in parts]
     if len(parts) > 1:
-        of_alias = [c for c in columns if (c.alias or "").lower() == lowered[0]]
-        found = [c for c in of_alias if c.name.lower() == lowered[1]]
+        of_alias = [c for c in columns if folded(c.alias or "") == wanted[0]]
+        found = [c for c in of_alias if folded(c.name) == wanted[1]]
         if found:
             return _fields(_only(found, parts[1], node), parts[2:], node)
-    found = [c for c in columns if not c.hidden and c.name.lower() == lowered[0]]
+    found = [c for c in columns if not c.hidden and folded(c.name) == wanted[0]]
     if not found:
         return None
     return _fields(_only(found, parts[0], node), parts[1:], node)
@@ -122,7 +123,7 @@ def field_of(expr: Expr, name: str, node: exp.Expr) -> Expr:
         )
     fields = expr.type.fields()
     for field in fields:
-        if field.name.lower() == name.lower():
+        if folded(field.name) == folded(name):
             return Call("field", (expr, Literal(field.name, STRING)), field.type)
     names = [field.name for field in fields]
     refuse(
@@ -137,10 +138,10 @@ def field_of(expr: Expr, name: str, node: exp.Expr) -> Expr:
 def unknown_column(columns: tuple[Visible, ...], parts: list[str], node: exp.Expr) -> NoReturn:
     """Refuse a name that no column has, with the closest one as advice."""
     name = ".".join(parts)
-    aliases = {(c.alias or "").lower() for c in columns}
-    if len(parts) > 1 and parts[0].lower() in aliases:
+    aliases = {folded(c.alias or "") for c in columns}
+    if len(parts) > 1 and folded(parts[0]) in aliases:
         names = [
-            f"{c.alias}.{c.name}" for c in columns if (c.alias or "").lower() == parts[0].lower()
+            f"{c.alias}.{c.name}" for c in columns if folded(c.alias or "") == folded(parts[0])
         ]
     elif len(parts) > 1:
         names = [f"{c.alias}.{c.name}" for c in columns if c.alias is not None]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from headrace.names import folded, same_name
 from headrace.plan.expressions import (
     AggregateCall,
     Column,
@@ -74,17 +75,17 @@ class SelectBinder:
             if not star and not qualified:
                 items.append((item, None))
                 continue
-            alias = item.table.lower() if qualified else None
+            alias = folded(item.table) if qualified else None
             shown = [
                 c
                 for c in self.source.columns
-                if (alias is None and not c.hidden) or (alias and (c.alias or "").lower() == alias)
+                if (alias is None and not c.hidden) or (alias and folded(c.alias or "") == alias)
             ]
             if alias is not None and not shown:
                 items += self._struct_star(item)
                 continue
             excluded = self._excluded(item.this if qualified else item, shown)
-            items += [(item, c) for c in shown if c.name.lower() not in excluded]
+            items += [(item, c) for c in shown if folded(c.name) not in excluded]
         return items
 
     @staticmethod
@@ -93,10 +94,10 @@ class SelectBinder:
         excluded: set[str] = set()
         for column in star.args.get("except_") or []:
             names = [c.name for c in shown]
-            if column.name.lower() not in {name.lower() for name in names}:
+            if folded(column.name) not in {folded(name) for name in names}:
                 advice = did_you_mean(column.name, names, f"the columns are {', '.join(names)}")
                 refuse("UNKNOWN_COLUMN", column, name=column.name, advice=advice)
-            excluded.add(column.name.lower())
+            excluded.add(folded(column.name))
         return excluded
 
     def _struct_star(self, item: exp.Expr) -> list[tuple[exp.Expr | None, Visible | None]]:
@@ -128,10 +129,10 @@ class SelectBinder:
                 name = node.alias if isinstance(node, exp.Alias) else self._name(inner, expr)
                 named = Named(name, expr)
                 if isinstance(node, exp.Alias):
-                    binder.aliases.setdefault(name.lower(), expr)
-            if named.name.lower() in places:
+                    binder.aliases.setdefault(folded(name), expr)
+            if folded(named.name) in places:
                 refuse("DUPLICATE_COLUMN", node, name=named.name)
-            places[named.name.lower()] = node
+            places[folded(named.name)] = node
             result.append(named)
         return result
 
@@ -222,7 +223,9 @@ class SelectBinder:
             return _unaliased(selected[position - 1])
         if isinstance(item, exp.Column) and not item.table:
             known = resolve(self.source.columns, [item.name], item)
-            named = [s for s in selected if isinstance(s, exp.Alias) and s.alias == item.name]
+            named = [
+                s for s in selected if isinstance(s, exp.Alias) and same_name(s.alias, item.name)
+            ]
             if known is None and named:
                 return _unaliased(named[0])
         return item

@@ -45,7 +45,7 @@ def translate(write: Write, known: Inputs) -> Translated:
     _check_tables(write, queries, inputs)
     for source in inputs.values():
         if isinstance(source, BatchInput) and source.batch.files is None:
-            stream = source.batch.source.stream
+            stream = source.batch.source.shown
             raise Untranslatable(f"the stream {stream}, whose rows come through Spark")
         _check_columns(source.schema)
     _check_columns(write.schema)

@@ -20,6 +20,7 @@ from headrace.engine.relations import (
     sql_of,
     union_all,
 )
+from headrace.names import storage_name
 from headrace.optimizer.safety import can_raise, key_can_raise
 from headrace.plan.expressions import conjuncts
 from headrace.plan.nodes import Filter, Join, Node, Project, Source, Table, Union
@@ -55,7 +56,7 @@ class SourceRows(Operator):
 
     def steps(self) -> tuple[Step, ...]:
         return (
-            Step(f"read {self.node.stream}", (f"columns: {', '.join(self.node.schema.names)}",)),
+            Step(f"read {self.node.shown}", (f"columns: {', '.join(self.node.schema.names)}",)),
         )
 
 
@@ -82,7 +83,7 @@ class RowByRow(Operator):
             case Project(columns=columns):
                 return (Step("compute " + ", ".join(map(str, columns))),)
             case Join():
-                tables = [n.table for n in self.node.walk() if isinstance(n, Table)]
+                tables = [n.shown for n in self.node.walk() if isinstance(n, Table)]
                 return (Step(f"join with table {', '.join(tables)}"),)
 
 
@@ -138,7 +139,7 @@ def may_raise(node: Filter | Project | Join) -> bool:
 
 def table_view(table: str) -> str:
     """The name under which a static table stands in the engine's session."""
-    return f"headrace_table_{table}"
+    return f"headrace_table_{storage_name(table)}"
 
 
 def static_rows(side: Node) -> Relation:

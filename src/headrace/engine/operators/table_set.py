@@ -97,7 +97,7 @@ class TableSet(Store):
 
     def step(self) -> Step:
         keys = ", ".join(map(str, self.keys)) or "(all rows)"
-        names = ", ".join(sorted(n.table for n in self.node.walk() if isinstance(n, Table)))
+        names = ", ".join(sorted(n.shown for n in self.node.walk() if isinstance(n, Table)))
         return Step(f"aggregation set of table {names}, once", (f"group by {keys}",))
 
 

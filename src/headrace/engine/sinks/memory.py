@@ -10,6 +10,7 @@ from headrace.engine.executor import ddl
 from headrace.engine.relations import Relation
 from headrace.engine.sinks.base import QuerySink
 from headrace.engine.writes import Steps, Write
+from headrace.names import quoted
 from headrace.plan.nodes import Sink
 
 
@@ -24,7 +25,7 @@ class MemorySink(QuerySink):
 
     def open(self) -> None:
         empty = self._spark.createDataFrame([], ddl(self.sink.schema))
-        empty.createOrReplaceTempView(self.name)
+        empty.createOrReplaceTempView(quoted(self.name))
 
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         written = yield Write(self.name, rows.query, rows.schema)
@@ -40,4 +41,4 @@ class MemorySink(QuerySink):
             taken = taken.cast(self._tables[0].schema)
         self._tables.append(taken)
         frame = self._spark.createDataFrame(pa.concat_tables(self._tables), ddl(self.sink.schema))
-        frame.createOrReplaceTempView(self.name)
+        frame.createOrReplaceTempView(quoted(self.name))

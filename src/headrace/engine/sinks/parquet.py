@@ -17,6 +17,7 @@ from headrace.engine.relations import Relation
 from headrace.engine.sinks.base import QuerySink
 from headrace.engine.writes import Steps, Write
 from headrace.errors import SinkError
+from headrace.names import storage_name
 from headrace.plan.nodes import Sink
 
 
@@ -50,7 +51,7 @@ class ParquetSink(QuerySink):
             )
 
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
-        staging = f"{self._path}/{STAGING}/{self.name}"
+        staging = f"{self._path}/{STAGING}/{storage_name(self.name)}"
         staged = f"{staging}/{epoch.checkpoint.staging_name(epoch.number)}"
         files = self._files = epoch.checkpoint.files_of(staged)
         if self._leftovers is None:

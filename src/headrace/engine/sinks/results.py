@@ -16,6 +16,7 @@ from headrace.engine.relations import Relation, call, column, keep, named, numbe
 from headrace.engine.sinks.base import QuerySink
 from headrace.engine.writes import Steps, Write
 from headrace.errors import SinkError
+from headrace.names import storage_name
 from headrace.plan.expressions import Column
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
@@ -34,7 +35,7 @@ EPOCH = "__epoch"
 
 
 def results_arrangement(query: str) -> str:
-    return f"results-{query}"
+    return f"results-{storage_name(query)}"
 
 
 class ResultsSink(QuerySink):
@@ -51,7 +52,9 @@ class ResultsSink(QuerySink):
             self.name,
             epoch.derived("stamped", rows.query, lambda: _stamped(rows.query, epoch.number)),
             stored_schema(self.sink),
-            path=epoch.checkpoint.new_path("results", self.name, f"{epoch.number:010d}"),
+            path=epoch.checkpoint.new_path(
+                "results", storage_name(self.name), f"{epoch.number:010d}"
+            ),
             expected_rows=arrangement.recent_rows,
         )
         reach("sink.after")
@@ -70,7 +73,7 @@ class ResultsSink(QuerySink):
             lambda rows: Relation(newest(self.sink, rows.query), rows.schema),
             limit,
             area="results",
-            folder=self.name,
+            folder=storage_name(self.name),
         )
 
 

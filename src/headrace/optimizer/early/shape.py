@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.errors import PlanError
+from headrace.names import folded
 from headrace.optimizer.early.guards import may_fail
 from headrace.optimizer.safety import key_can_raise
 from headrace.optimizer.substitute import definitions, substituted
@@ -260,12 +261,13 @@ def forced_inputs(shape: AggregationJoin) -> frozenset[int] | None:
     if wanted in ("", "auto"):
         return None
     names = [] if wanted == "none" else [name.strip() for name in wanted.split(",")]
-    unknown = [name for name in names if name not in shape.names]
+    known = [folded(name) for name in shape.names]
+    unknown = [name for name in names if folded(name) not in known]
     if unknown:
         raise PlanError(
             f"the join has no input {unknown[0]}", hint=f"its inputs are {', '.join(shape.names)}"
         )
-    found = frozenset(shape.names.index(name) for name in names)
+    found = frozenset(known.index(folded(name)) for name in names)
     for index in sorted(found & shape.declined.keys()):
         raise PlanError(f"{shape.names[index]} cannot be aggregated early: {shape.declined[index]}")
     return found

@@ -8,6 +8,7 @@ from itertools import permutations
 
 from headrace.cost.cost import Cost, unknown_cost
 from headrace.cost.window_joins import JoinLoad
+from headrace.names import folded
 from headrace.optimizer.joins.properties import Level, classify
 from headrace.optimizer.joins.search import (
     MOST_LISTED,
@@ -230,13 +231,13 @@ def _why_windows_stay(time: SameWindow) -> str:
 
 def parse_order(graph: JoinGraph, wanted: object) -> Order | str:
     """An order given by names, in pairs or one after the other; a text says what is wrong."""
-    positions = {name: position for position, name in enumerate(graph.names)}
+    positions = {folded(name): position for position, name in enumerate(graph.names)}
 
     def read(part: object) -> Order | str:
         if isinstance(part, str):
-            if part not in positions:
+            if folded(part) not in positions:
                 return f"{part!r} is none of {', '.join(graph.names)}"
-            return positions[part]
+            return positions[folded(part)]
         if not isinstance(part, tuple | list) or not part:
             return f"{part!r} is no order: write names, or pairs of them"
         orders = [read(item) for item in part]
