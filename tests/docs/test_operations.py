@@ -28,7 +28,7 @@ def test_every_condition_is_explained() -> None:
 
 def test_every_field_of_progress_is_explained() -> None:
     report = EpochReport(1)
-    fields = {*epoch_progress(report)}
+    fields = {*epoch_progress(report, {})}
     fields |= {*query_progress("q", report, frozenset(), {}, Committed()), "totalOutputRows"}
     status = QueryState("q", 1, visible_from=0, warning="w", paused={"l": "r"}).status()
     named = set(re.findall(r"`(\w+)`", TEXT))

@@ -37,7 +37,6 @@ from headrace.plan.nodes import (
     Union,
     Within,
 )
-from headrace.plan.times import aggregate_lag, held_back_by, join_lag, side_times
 from headrace.plan.types import INT, Field, Schema
 from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing
 from tests.support.compare import plain_rows
@@ -55,6 +54,14 @@ from tests.support.oracle_batch import (
     side,
 )
 from tests.support.oracle_sessions import SessionRow, Watermarks, held_back, run_sessions
+from tests.support.oracle_times import (
+    Tree,
+    below_filters,
+    closing_lag,
+    join_lag,
+    open_sessions_of,
+    same_operator,
+)
 
 
 def run_epochs(
@@ -233,8 +240,9 @@ class _Run:
             self.windowed |= {id(part) for part in node.input.walk()}
         below = self.table(node.input)
         rows = f"SELECT {grouping_columns(node)} FROM {below} WHERE {time} IS NOT NULL"
-        lag = 0 if isinstance(node.windows[0], Landmark) else aggregate_lag(node)
-        marks = self.watermarks(node, lag, held_back_by(node.input, node.time.name))
+        marks = self.watermarks(
+            node, closing_lag(node), open_sessions_of(node.input, node.time.name)
+        )
         wm = self.watermark_table(marks)
         match node.windows[0]:
             case Landmark():
@@ -413,7 +421,7 @@ class _Run:
         if node.kind.keeps_left or node.kind.keeps_right:
             raise NotImplementedError("a state-based join is inner")
         marks = self.trees.get(id(node)) or self.watermarks(node, 0)
-        for child in map(_below_filters, (node.left, node.right)):
+        for child in map(below_filters, (node.left, node.right)):
             if isinstance(child, Join) and child.time is None and len(child.streams()) > 1:
                 self.trees[id(child)] = marks
         pairs = self.pairs(node, *self.sides(node))
@@ -434,16 +442,16 @@ class _Run:
         a row is judged by it once, where it enters the tree.
         """
         assert node.time is not None
-        below = held_back_by(node, node.time.left.name)
-        marks = self.trees.get(id(node)) or self.watermarks(node, _tree_lag(node), below)
+        below = open_sessions_of(node, node.time.left.name)
+        marks = self.trees.get(id(node)) or self.watermarks(node, Tree.of(node).lag, below)
         wm = self.watermark_table(marks)
         for child in (node.left, node.right):
-            if _same_operator(node, child):
+            if same_operator(node, child):
                 self.trees[id(child)] = marks
         left, right = self.sides(node)
-        if not _same_operator(node, node.left):
+        if not same_operator(node, node.left):
             left = self.on_time(node, left, "left", wm)
-        if not _same_operator(node, node.right):
+        if not same_operator(node, node.right):
             right = self.on_time(node, right, "right", wm)
         pairs = self.pairs(node, left, right)
         left_alone = right_alone = ""
@@ -479,7 +487,7 @@ class _Run:
     def _session_join(self, node: Join) -> tuple[str, Watermarks]:
         """Rows of one session of their key, over both inputs; all comes out when it closes."""
         assert isinstance(node.time, SameSession)
-        below = held_back_by(node, node.time.left.name) - {node}
+        below = open_sessions_of(node, node.time.left.name) - {node}
         marks = self.watermarks(node, join_lag(node), below)
         wm = self.watermark_table(marks)
         left, right = self.sides(node)
@@ -530,37 +538,6 @@ class _Run:
             f"SELECT member, {key}{comma(names) or 1}) END AS key, moment, epoch "
             f"FROM ({' UNION ALL '.join(parts)})"
         )
-
-
-def _below_filters(node: Node) -> Node:
-    while isinstance(node, Filter):
-        node = node.input
-    return node
-
-
-def _same_operator(node: Join, child: Node) -> bool:
-    """Whether a join below is part of the tree of inner joins that ``node`` belongs to."""
-    return (
-        isinstance(child, Join)
-        and isinstance(child.time, SameWindow | Within)
-        and all(j.kind is JoinKind.INNER and not j.emits_window for j in (node, child))
-        and bool(child.left.streams() and child.right.streams())
-    )
-
-
-def _tree_lag(node: Join) -> int:
-    """The greatest lag of the times with which rows enter the tree."""
-    lags = []
-    assert node.time is not None
-    for child, times, column in zip(
-        (node.left, node.right), side_times(node), (node.time.left, node.time.right), strict=True
-    ):
-        if _same_operator(node, child):
-            assert isinstance(child, Join)
-            lags.append(_tree_lag(child))
-        else:
-            lags.append(times[column.name])
-    return max(lags)
 
 
 def _least(marks: Sequence[int | None]) -> int | None:

@@ -42,7 +42,8 @@ from headrace.engine.warm_up import warm_up_below
 from headrace.errors import CheckpointError, QueryError, StreamError
 from headrace.names import folded, quoted, same_name
 from headrace.plan.json import plan_hash
-from headrace.plan.nodes import Node, Sink, Table
+from headrace.plan.nodes import Aggregate, Node, Sink, Table
+from headrace.plan.times import closes_on_grid
 from headrace.settings import Settings
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
 from headrace.stats.load import Load
@@ -533,7 +534,13 @@ def _store_names(entry: _Entry, visible_from: int | None) -> tuple[str, ...]:
     # As if nothing were folded: how queries share stores may change from start to start.
     panes, _ = decide([entry.sink], PanePlan(), {}, LayoutPolicy(folds=False))
     physical = compile_queries([LiveQuery(entry.sink, visible_from)], panes)
-    return tuple(sorted({store.identity for store in physical.stores}))
+    names = {store.identity for store in physical.stores}
+    # Windows that a version would have kept open are not known to be still to come: it is as if
+    # they were kept elsewhere.
+    for node in entry.sink.walk():
+        if isinstance(node, Aggregate) and closes_on_grid(node):
+            names.add(f"closing-{plan_hash(node)[:16]}")
+    return tuple(sorted(names))
 
 
 def _key(text: str) -> str:

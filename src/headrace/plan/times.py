@@ -5,6 +5,11 @@ hands on has a time at or above ``W`` unless it is late. A join may complete a p
 row lies further back; ``lag`` says how far: every row that an operator will still emit has a time
 at or above ``W - lag``. An aggregate above closes its windows at ``W - lag``.
 
+Rows that share a window of a set that does not overlap lie in the same cell of its *grid*, however
+long the window is. A row that comes out of such a join is not older than the beginning of the cell
+that holds ``W - lag``. So for windows that end where cells end, the reach of the join counts
+nothing: asked for times on a grid, ``event_times`` leaves it out.
+
 A session may be arbitrarily long, so no lag bounds the times that come out of a session join. There
 the least time of all open sessions takes the place of the watermark where it is lower: the sessions
 that ``held_back_by`` finds have clocks of their own.
@@ -31,23 +36,27 @@ from headrace.plan.nodes import (
     Union,
     Within,
 )
-from headrace.plan.windows import Given, Landmark
+from headrace.plan.windows import Given, Hopping, Landmark, ends_on, grids_of, stays_in_cells
 
 #: Columns that carry event time, with their lag in milliseconds.
 Times = dict[str, int]
 
 
-def event_times(node: Node) -> Times:
-    """The event-time columns of a node's output (window columns included) and their lags."""
+def event_times(node: Node, grid: Hopping | None = None) -> Times:
+    """The event-time columns of a node's output (window columns included) and their lags.
+
+    On a ``grid`` a lag says that every row that is still to come is at or above the beginning of
+    the cell that holds ``W - lag``.
+    """
     match node:
         case Source():
             return {node.time: 0}
         case Table():
             return {}
         case Filter() | Sink():
-            return event_times(node.input)
+            return event_times(node.input, grid)
         case Project():
-            below = event_times(node.input)
+            below = event_times(node.input, grid)
             lags = {c.name: _lag_of(c.expr, below) for c in node.columns}
             return {name: lag for name, lag in lags.items() if lag is not None}
         case Aggregate():
@@ -55,7 +64,7 @@ def event_times(node: Node) -> Times:
                 return {}
             return {WINDOW_COLUMN: aggregate_lag(node)}
         case Union():
-            parts = [event_times(part) for part in node.parts]
+            parts = [event_times(part, grid) for part in node.parts]
             by_position = [
                 [times.get(name) for times, name in zip(parts, names, strict=True)]
                 for names in zip(*(part.schema.names for part in node.parts), strict=True)
@@ -66,7 +75,7 @@ def event_times(node: Node) -> Times:
                 if all(lag is not None for lag in lags)
             }
         case Join():
-            return _join_times(node)
+            return _join_times(node, grid)
         case _:
             raise PlanError(f"no event time is defined for {type(node).__name__}")
 
@@ -83,7 +92,18 @@ def aggregate_lag(node: Aggregate) -> int:
             f"{node.time.name} is not {what}, so its windows could never be closed",
             hint=f"use one of {', '.join(times)}" if times else None,
         )
-    return times[node.time.name]
+    lag = times[node.time.name]
+    for grid in _grids_below(node.input) if lag else ():
+        if all(isinstance(window, Hopping) and ends_on(window, grid) for window in node.windows):
+            lag = min(lag, event_times(node.input, grid)[node.time.name])
+    return lag
+
+
+def closes_on_grid(node: Aggregate) -> bool:
+    """Whether its windows close earlier than the lag of its time would have them close."""
+    if node.also or isinstance(node.windows[0], Landmark):
+        return False
+    return aggregate_lag(node) < event_times(node.input)[node.time.name]
 
 
 def join_lag(node: Join) -> int:
@@ -106,32 +126,32 @@ def untimed_inputs(node: Join) -> tuple[str, ...]:
     )
 
 
-def side_times(node: Join) -> tuple[Times, Times]:
+def side_times(node: Join, grid: Hopping | None = None) -> tuple[Times, Times]:
     """Event times of both inputs, named as the join names them."""
 
     def rename(side: Node, alias: str | None) -> Times:
         prefix = "" if alias is None else f"{alias}."
-        return {f"{prefix}{name}": lag for name, lag in event_times(side).items()}
+        return {f"{prefix}{name}": lag for name, lag in event_times(side, grid).items()}
 
     return rename(node.left, node.left_alias), rename(node.right, node.right_alias)
 
 
-def _join_times(node: Join) -> Times:
+def _join_times(node: Join, grid: Hopping | None) -> Times:
     """A pair comes out when its later row arrives; the earlier one may be a reach older.
 
     Rows that wait for the end of an outer join come out within the same bound. A session hands
     on times that its open sessions hold back. A state-based join may match rows of any age (within
     ``ttl``): its raw times have no usable watermark and are not handed on.
     """
-    left, right = side_times(node)
     if isinstance(node.right, Table) or not node.right.streams():
-        return left
+        return side_times(node, grid)[0]
     if not node.left.streams():
-        return right
+        return side_times(node, grid)[1]
+    left, right = side_times(node)
     lag = join_lag(node)
     times: Times = {}
     if isinstance(node.time, Within | SameWindow):
-        times |= _graph_times(join_graph(node))
+        times |= _graph_times(join_graph(node), grid)
         # Times that the join sets equal are as old as each other, such as the windows of two
         # aggregates: the later row brings nothing older than itself.
         for one, other in node.keys:
@@ -156,17 +176,46 @@ def graph_lag(graph: JoinGraph) -> int:
     return max(lags, default=0)
 
 
-def _graph_times(graph: JoinGraph) -> Times:
+def _graph_times(graph: JoinGraph, grid: Hopping | None) -> Times:
     """A result comes out when its last row arrives, at W - lag or later; each of its other times
-    is at most a reach older."""
+    is at most a reach older. On a grid it is the reach of the nearest time in the same cell."""
     lag = graph_lag(graph)
     times: Times = {}
     for index, leaf in enumerate(graph.leaves):
-        before = [graph.reaches[other][index].before for other in range(len(graph.leaves))]
-        known = [b for b in before if b is not None]
-        if leaf.time and len(known) == len(before):
-            times[leaf.time] = lag + max(0, *known)
+        cell = _in_one_cell(graph, index, grid)
+        reaches = [_nearest(graph, other, cell) for other in graph.everything - cell]
+        known = [before for before in reaches if before is not None]
+        if leaf.time and len(known) == len(reaches):
+            times[leaf.time] = lag + max([0, *known])
     return times
+
+
+def _nearest(graph: JoinGraph, start: int, inputs: set[int]) -> int | None:
+    """How far before a row of an input the nearest of some others' partners may lie."""
+    before = [graph.reaches[start][index].before for index in inputs]
+    return min((b for b in before if b is not None), default=None)
+
+
+def _in_one_cell(graph: JoinGraph, index: int, grid: Hopping | None) -> set[int]:
+    """The inputs whose rows lie in the same cell of a grid as those of an input they come with."""
+    cell = {index}
+    windows = [
+        ({edge.left, edge.right}, edge.time.window)
+        for edge in graph.times
+        if grid is not None and edge.bounds and isinstance(edge.time, SameWindow)
+    ]
+    for _ in graph.leaves:
+        for ends, window in windows:
+            if grid is not None and cell & ends and stays_in_cells(window, grid):
+                cell |= ends
+    return cell
+
+
+def _grids_below(node: Node) -> set[Hopping]:
+    """The grids of all joins on windows that do not overlap."""
+    times = (time for join in node.walk() if isinstance(join, Join) for time in join.times)
+    windows = {time.window for time in times if isinstance(time, SameWindow)}
+    return {grid for window in windows if window.overlap == 1 for grid in grids_of(window)}
 
 
 def input_times(node: Node) -> dict[str, frozenset[str]] | None:

@@ -85,6 +85,41 @@ class Hopping(Window):
         return max(left, right) < self.last_start(min(left, right)) + self.length
 
 
+def grids_of(window: Hopping) -> tuple[Hopping, ...]:
+    """The grids in whose cells windows that do not overlap lie one by one: cells begin with the
+    windows, or end with them, which is the same where there are no pauses.
+
+    >>> [grid.name for grid in grids_of(Hopping(4_000, 10_000))]
+    ['10 seconds', '10 seconds+4 seconds']
+    """
+    slide, begin = window.slide, window.offset
+    return tuple(dict.fromkeys(Hopping(slide, slide, at) for at in (begin, begin + window.length)))
+
+
+def stays_in_cells(window: Hopping, grid: Hopping) -> bool:
+    """Whether each window lies in one cell of a grid.
+
+    >>> stays_in_cells(Hopping(5, 5), Hopping(10, 10)), stays_in_cells(Hopping(5, 5), Hopping(7, 7))
+    (True, False)
+    """
+    border = (grid.offset - window.offset) % window.slide
+    return (
+        window.overlap == 1
+        and grid.slide % window.slide == 0
+        and (border == 0 or border >= window.length)
+    )
+
+
+def ends_on(window: Hopping, grid: Hopping) -> bool:
+    """Whether each window ends where a cell of a grid does.
+
+    >>> ends_on(Hopping(20, 10), Hopping(10, 10)), ends_on(Hopping(15, 10), Hopping(10, 10))
+    (True, False)
+    """
+    end = window.offset + window.length - grid.offset
+    return window.slide % grid.slide == 0 and end % grid.slide == 0
+
+
 @dataclass(frozen=True)
 class Session(Window):
     """A group's rows with no pause longer than the gap."""

@@ -1,0 +1,325 @@
+"""How far times lag behind the watermark, for the oracle: from docs/semantics.md alone.
+
+"Event time after a join" says it: a pair comes out when its later row arrives, so its older row
+lies back by up to the reach of the conditions between them. For windows that end where windows of
+the joins do, inputs that are held together in such windows count as one.
+
+None of this is taken from the planner, which says the same in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+
+from headrace.plan.expressions import Call, Column
+from headrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    JoinKind,
+    JoinTime,
+    Node,
+    Project,
+    SameSession,
+    SameWindow,
+    Sink,
+    Source,
+    Union,
+    Within,
+)
+from headrace.plan.windows import Hopping, Landmark
+
+Lags = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a tree of joins reads: its plan, and its columns as the tree names them."""
+
+    node: Node
+    names: tuple[str, ...]
+
+    def own(self, name: str) -> str:
+        return self.node.schema.names[self.names.index(name)]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The inputs of a tree of joins that is one operator, and its conditions on time."""
+
+    inputs: tuple[Input, ...]
+    times: tuple[JoinTime, ...]
+
+    @classmethod
+    def of(cls, join: Join) -> Tree:
+        inputs: list[Input] = []
+        times: list[JoinTime] = []
+        for child, schema in ((join.left, join.left_schema), (join.right, join.right_schema)):
+            inner = below_filters(child)
+            if isinstance(inner, Join) and same_operator(join, inner):
+                tree = cls.of(inner)
+                inputs += tree.inputs
+                times += tree.times
+            else:
+                inputs.append(Input(child, schema.names))
+        return cls(tuple(inputs), (*times, *join.times))
+
+    def time_of(self, index: int) -> str | None:
+        """The column of an input by which the conditions go."""
+        named = (c.name for time in self.times for c in (time.left, time.right))
+        return next((name for name in named if name in self.inputs[index].names), None)
+
+    def ends(self, time: JoinTime) -> tuple[int, int] | None:
+        """The inputs that a condition is between, where it is about the times they go by."""
+        found = []
+        for column in (time.left, time.right):
+            index = next(i for i, one in enumerate(self.inputs) if column.name in one.names)
+            if self.time_of(index) != column.name:
+                return None
+            found.append(index)
+        return found[0], found[1]
+
+    @property
+    def lag(self) -> int:
+        """The greatest lag with which rows come in."""
+        lags = [0]
+        for index, one in enumerate(self.inputs):
+            name = self.time_of(index)
+            if name is not None:
+                lags.append(lags_of(one.node).get(one.own(name), 0))
+        return max(lags)
+
+    def distances(self) -> list[list[float]]:
+        """By how much a row of the second input may be older than one of the first."""
+        size = len(self.inputs)
+        far = [[0.0 if x == y else inf for y in range(size)] for x in range(size)]
+        for time in self.times:
+            ends = self.ends(time)
+            if ends is None:
+                continue
+            left, right = ends
+            match time:
+                case SameWindow(window=window):
+                    to_right = to_left = float(window.length - 1)
+                case Within(lower=lower, upper=upper):
+                    to_right = inf if lower is None else -float(lower)
+                    to_left = inf if upper is None else float(upper)
+                case _:
+                    continue
+            far[left][right] = min(far[left][right], to_right)
+            far[right][left] = min(far[right][left], to_left)
+        for middle in range(size):
+            for x in range(size):
+                for y in range(size):
+                    far[x][y] = min(far[x][y], far[x][middle] + far[middle][y])
+        return far
+
+    def held_together(self, index: int, borders: Hopping) -> set[int]:
+        """The inputs whose rows are in one stretch between borders with those of an input."""
+        together = {index}
+        while True:
+            more = set(together)
+            for time in self.times:
+                ends = self.ends(time)
+                if ends is None or not isinstance(time, SameWindow):
+                    continue
+                if set(ends) & together and no_border_inside(time.window, borders):
+                    more |= set(ends)
+            if more == together:
+                return together
+            together = more
+
+    def age(self, index: int, together: set[int]) -> int | None:
+        """How far the rows of an input lag, if those held together with it count as one."""
+        far = self.distances()
+        reach = [
+            0.0 if x in together else min(far[x][y] for y in together)
+            for x in range(len(self.inputs))
+        ]
+        greatest = max(0.0, *reach)
+        return None if greatest == inf else self.lag + int(greatest)
+
+
+def borders_of(window: Hopping) -> Iterator[Hopping]:
+    """Where the windows of a set begin, and where they end, if none overlaps another."""
+    if window.slide >= window.length:
+        yield Hopping(window.slide, window.slide, window.offset)
+        yield Hopping(window.slide, window.slide, window.offset + window.length)
+
+
+def no_border_inside(window: Hopping, borders: Hopping) -> bool:
+    """Tried border by border over a stretch in which everything comes around again."""
+    if window.slide < window.length or borders.slide % window.slide:
+        return False
+    starts = range(window.offset, window.offset + borders.slide, window.slide)
+    return not any(
+        (place - borders.offset) % borders.slide == 0
+        for start in starts
+        for place in _inner(start, start + window.length, borders)
+    )
+
+
+def _inner(start: int, end: int, borders: Hopping) -> range:
+    """The last border before the end, if it lies after the start."""
+    last = (end - 1) - (end - 1 - borders.offset) % borders.slide
+    return range(last, last + 1) if last > start else range(0)
+
+
+def ends_at_borders(window: Hopping, borders: Hopping) -> bool:
+    return all(
+        (window.offset + number * window.slide + window.length - borders.offset) % borders.slide
+        == 0
+        for number in range(borders.slide // window.slide + 2)
+    )
+
+
+def closing_lag(node: Aggregate) -> int:
+    """How far behind the watermark the windows of an aggregate close."""
+    if isinstance(node.windows[0], Landmark) or node.also:
+        return 0
+    lags = [lags_of(node.input)[node.time.name]]
+    if all(isinstance(window, Hopping) for window in node.windows):
+        for borders in _borders_below(node.input):
+            if all(ends_at_borders(w, borders) for w in node.windows if isinstance(w, Hopping)):
+                lag = lags_of(node.input, borders).get(node.time.name)
+                lags += [] if lag is None else [lag]
+    return min(lags)
+
+
+def _borders_below(node: Node) -> set[Hopping]:
+    joins = [n for n in node.walk() if isinstance(n, Join)]
+    windows = [t.window for j in joins for t in j.times if isinstance(t, SameWindow)]
+    return {borders for window in windows for borders in borders_of(window)}
+
+
+def lags_of(node: Node, borders: Hopping | None = None) -> Lags:
+    """The columns of a node that carry event time, with their lags; ``borders`` asks for those that
+    count for windows that end there."""
+    match node:
+        case Source():
+            return {node.time: 0}
+        case Filter() | Sink():
+            return lags_of(node.input, borders)
+        case Project():
+            below = lags_of(node.input, borders)
+            found: Lags = {}
+            for column in node.columns:
+                expr = column.expr
+                if isinstance(expr, Call) and expr.function == "window_time":
+                    expr = expr.arguments[0]
+                if isinstance(expr, Column) and expr.name in below:
+                    found[column.name] = below[expr.name]
+            return found
+        case Union():
+            parts = [
+                [lags_of(part, borders).get(name) for name in part.schema.names]
+                for part in node.parts
+            ]
+            columns = zip(node.schema.names, zip(*parts, strict=True), strict=True)
+            return {n: max(lags) for n, lags in columns if None not in lags}  # type: ignore[type-var]
+        case Aggregate():
+            landmark = isinstance(node.windows[0], Landmark)
+            return {} if landmark else {"window": closing_lag(node)}
+        case Join():
+            return _join_lags(node, borders)
+        case _:
+            return {}
+
+
+def _join_lags(node: Join, borders: Hopping | None) -> Lags:
+    for side, other, schema in (
+        (node.left, node.right, node.left_schema),
+        (node.right, node.left, node.right_schema),
+    ):
+        if not other.streams():
+            below = lags_of(side, borders)
+            names = zip(schema.names, side.schema.names, strict=True)
+            return {name: below[own] for name, own in names if own in below}
+    found: Lags = {}
+    if isinstance(node.time, Within | SameWindow):
+        tree = Tree.of(node)
+        for index in range(len(tree.inputs)):
+            name = tree.time_of(index)
+            together = {index} if borders is None else tree.held_together(index, borders)
+            age = tree.age(index, together)
+            if name is not None and age is not None:
+                found[name] = age
+        left, right = side_lags(node)
+        for one, other_key in node.keys:
+            names = [key.name if isinstance(key, Column) else "" for key in (one, other_key)]
+            if names[0] in left and names[1] in right:
+                greatest = max(join_lag(node), left[names[0]], right[names[1]])
+                found[names[0]] = found[names[1]] = greatest
+    elif isinstance(node.time, SameSession):
+        found[node.time.left.name] = found[node.time.right.name] = join_lag(node)
+    if node.emits_window:
+        found["window"] = join_lag(node)
+    return found
+
+
+def side_lags(node: Join) -> tuple[Lags, Lags]:
+    """The lags of both inputs by the names that the join gives them."""
+    sides = []
+    for side, schema in ((node.left, node.left_schema), (node.right, node.right_schema)):
+        below = lags_of(side)
+        names = zip(schema.names, side.schema.names, strict=True)
+        sides.append({name: below[own] for name, own in names if own in below})
+    return sides[0], sides[1]
+
+
+def join_lag(node: Join) -> int:
+    """How far behind the watermark rows still come to a join."""
+    left, right = side_lags(node)
+    if node.time is not None:
+        return max(left[node.time.left.name], right[node.time.right.name])
+    return max([0, *left.values(), *right.values()])
+
+
+def below_filters(node: Node) -> Node:
+    while isinstance(node, Filter):
+        node = node.input
+    return node
+
+
+def same_operator(node: Join, child: Node) -> bool:
+    """Whether a join below is part of the tree of inner joins that ``node`` belongs to."""
+    return (
+        isinstance(child, Join)
+        and isinstance(node.time, SameWindow | Within)
+        and isinstance(child.time, SameWindow | Within)
+        and all(j.kind is JoinKind.INNER and not j.emits_window for j in (node, child))
+        and bool(child.left.streams() and child.right.streams())
+    )
+
+
+def open_sessions_of(node: Node, column: str) -> frozenset[Join]:
+    """The session joins whose open sessions hold a time column back: whatever comes out of them
+    may be as old as the oldest of their sessions."""
+    match node:
+        case Filter() | Sink():
+            return open_sessions_of(node.input, column)
+        case Project():
+            expr = next(c.expr for c in node.columns if c.name == column)
+            below = (open_sessions_of(node.input, name) for name in expr.columns())
+            return frozenset().union(*below)
+        case Aggregate():
+            return open_sessions_of(node.input, node.time.name)
+        case Union():
+            place = node.schema.names.index(column)
+            parts = (open_sessions_of(p, p.schema.names[place]) for p in node.parts)
+            return frozenset().union(*parts)
+        case Join():
+            found: frozenset[Join] = frozenset()
+            times = {c.name for t in ((node.time,) if node.time else ()) for c in (t.left, t.right)}
+            for side, schema in ((node.left, node.left_schema), (node.right, node.right_schema)):
+                for name in ({column} | times) & set(schema.names):
+                    own = side.schema.names[schema.names.index(name)]
+                    found |= open_sessions_of(side, own)
+            its_window = node.emits_window and column == "window"
+            if isinstance(node.time, SameSession) and not its_window:
+                found |= {node}
+            return found
+        case _:
+            return frozenset()
