@@ -184,3 +184,38 @@ def test_checkpoint_resumed_with_other_queries_on_purpose(
             ),
         ),
     )
+
+
+def test_windows_that_an_earlier_version_held_back(spark: SparkSession, tmp_path: Path) -> None:
+    """It closed these windows later: to go on would pass over those that were still to come."""
+    clicks = Stream("clicks", "k string, ts timestamp")
+    same = "window(a.ts, '10 seconds') = window(b.ts, '10 seconds')"
+    text = (
+        f"SELECT window, COUNT(*) AS n FROM bids AS a JOIN clicks AS b ON a.k = b.k AND {same} "
+        "GROUP BY window(a.ts, '10 seconds')"
+    )
+    stage = play(
+        spark,
+        tmp_path,
+        [BIDS, clicks],
+        StartQuery("pairs", text, "results"),
+        AddData("bids", ("a", 1, 1), ("a", 1, 9)),
+        AddData("clicks", ("a", 2), ("a", 9)),
+        Advance(),
+        Restart(),
+        # Closed at its very end, and not almost ten seconds later.
+        AddData("bids", ("a", 1, 10)),
+        AddData("clicks", ("a", 10)),
+        Advance(),
+        CheckAnswer("pairs", (span(0, 10), 4)),
+    )
+    file = stage.checkpoint / "epochs" / f"{stage.last_epoch():010d}.commit"
+    commit = json.loads(file.read_text())
+    stores = commit["queries"]["pairs"]["stores"]
+    kept = [name for name in stores if not name.startswith("closing-")]
+    assert len(kept) < len(stores)
+    commit["queries"]["pairs"]["stores"] = kept
+    file.write_text(json.dumps(commit))
+    stage.open()
+    error = refused(lambda: stage.race.start(availableNow=True))
+    check_error(error, "CHECKPOINT_QUERIES", "differently than the version that wrote it")

@@ -23,7 +23,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import Headrace
+from headrace.engine.arrangements import Arrangement, StateFile
+from headrace.engine.checkpoint import Committed, QueryRecord
 from headrace.engine.executor import ddl
+from headrace.engine.race import _take_spellings
 from headrace.errors import HeadraceError, QueryError, StreamError
 from headrace.names import folded, quoted, storage_name
 from headrace.plan.durations import format_duration
@@ -266,6 +269,22 @@ def test_a_session_with_case_sensitive_names(spark: SparkSession, tmp_path: Path
         race.stream("s", both, time="timestamp")
     race.stream("S", both.selectExpr("timestamp", "A AS Price"), time="Timestamp")
     assert race.sql("SELECT PRICE FROM s").columns == ["PRICE"]
+
+
+def test_results_that_were_kept_under_the_name_itself() -> None:
+    """Earlier versions named the folder and the table of `Hot` as the query, capitals and all."""
+    files = [StateFile("results/Hot/0000000001", 1, 3, 10, None, None)]
+    record = QueryRecord("plan", 1, None, ("rows-bids",))
+    state = Committed(
+        queries={"Hot": record, "plain": record},
+        arrangements={n: Arrangement(n, files) for n in ("results-Hot", "results-plain")},
+        merged={"Hot": "m"},
+    )
+    _take_spellings(state, ["hOT", "plain"])
+    assert set(state.queries) == {"hOT", "plain"}
+    assert state.merged == {"hOT": "m"}
+    assert set(state.arrangements) == {"results-hot", "results-plain"}
+    assert state.arrangements["results-hot"].files == files
 
 
 def test_names_in_paths() -> None:
