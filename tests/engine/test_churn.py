@@ -39,6 +39,7 @@ from tests.support.compare import assert_same_rows
 from tests.support.oracle import run_epochs
 from tests.support.oracle_epochs import stream_watermarks
 from tests.support.script import read_epoch
+from tests.support.tally import Tally
 
 pytestmark = [pytest.mark.spark, pytest.mark.random]
 
@@ -47,7 +48,7 @@ MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def test_two_hundred_queries_while_a_hundred_leave_and_a_hundred_come(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, tally: Tally
 ) -> None:
     changes = dict.fromkeys((2, 3, 4, 5, 7), (20, 20))
     plot = make_plot(1, 200, changes, epochs=11)
@@ -57,7 +58,7 @@ def test_two_hundred_queries_while_a_hundred_leave_and_a_hundred_come(
     player.run(range(1, plot.epochs + 1))
     jobs = [int(epoch["jobs"]) for epoch in player.stage.race.recentProgress]
     player.stage.race.stop()
-    check(player, plot)
+    check(player, plot, tally)
     # Two hundred results, each with a job of its own, would be two hundred.
     assert max(jobs) <= 40, jobs
 
@@ -77,7 +78,7 @@ def test_two_hundred_queries_while_a_hundred_leave_and_a_hundred_come(
     ],
 )
 def test_queries_that_come_and_go_and_a_process_that_is_killed(
-    spark: SparkSession, tmp_path: Path, place: str
+    spark: SparkSession, tmp_path: Path, place: str, tally: Tally
 ) -> None:
     killed = subprocess.run(
         [sys.executable, "-m", "tests.engine.churn_child", str(tmp_path), place],
@@ -95,10 +96,10 @@ def test_queries_that_come_and_go_and_a_process_that_is_killed(
     # An epoch that was committed is not done again, and tells nothing.
     player.run(range(CUT_AT + committed, CUT_SHORT.epochs + 1))
     player.stage.race.stop()
-    check(player, CUT_SHORT)
+    check(player, CUT_SHORT, tally)
 
 
-def check(player: Player, plot: Plot) -> None:
+def check(player: Player, plot: Plot, tally: Tally) -> None:
     """Compare every epoch of every query, and nothing may have come out of any other epoch."""
     epochs = [
         {s.name: s.table(plot.files[s.name][n]).to_pylist() for s in STREAMS}
@@ -108,6 +109,7 @@ def check(player: Player, plot: Plot) -> None:
     some_rows: Counter[str] = Counter()
     for query in plot.queries:
         expected = oracle.owed(query)
+        tally.add(sum(map(len, expected.values())))
         path = player.stage.output(query.folder)
         for number in range(1, plot.epochs + 1):
             found = read_epoch(path, number)

@@ -32,8 +32,9 @@ from tests.support.engine import (
     run_engine,
     tiny_executor,
 )
-from tests.support.queries import WEIGHTS, Case, random_case, random_query
+from tests.support.queries import WEIGHTS, Case, productive, random_case, random_query
 from tests.support.streams import dense_habits, random_epochs, with_idle_streams
+from tests.support.tally import Tally
 
 GROUPS, QUERIES = 60, 5  # 300 pairs of a query and its streams
 PER_TEST = 4
@@ -76,9 +77,11 @@ def executors(spark: SparkSession) -> list[Pair]:
 def group_of(seed: int, mix: Mapping[str, float] = MIX) -> list[Case]:
     """Several queries over the same streams and rows."""
     case = random_case(seed, mix)
-    first = replace(case, epochs=case.epochs[:EPOCHS])
+    # The last epoch, whichever it is, leaps ahead and closes most of what is open.
+    first = replace(case, epochs=[*case.epochs[: EPOCHS - 1], case.epochs[-1]])
     more = random.Random(f"group {seed}")
-    return [first, *(replace(first, query=random_query(more, mix)) for _ in range(QUERIES - 1))]
+    others = [replace(first, query=random_query(more, mix)) for _ in range(QUERIES - 1)]
+    return [productive(case, more) for case in (first, *others)]
 
 
 def idle_group_of(seed: int) -> list[Case]:
@@ -88,11 +91,11 @@ def idle_group_of(seed: int) -> list[Case]:
     sources = [s for s in cases[0].catalog.values() if isinstance(s, Source)]
     whole = random_epochs(chance, sources, IDLE_EPOCHS, dense_habits)
     epochs, idle = with_idle_streams(chance, whole)
-    return [replace(case, epochs=epochs, idle=idle) for case in cases]
+    return [productive(replace(case, epochs=epochs, idle=idle), chance) for case in cases]
 
 
-def check(seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Case]]) -> int:
-    """Run one group; the number of rows that came out."""
+def check(seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Case]]) -> Tally:
+    """Run one group; what it tried."""
     cases = {f"q{number}": case for number, case in enumerate(of(seed))}
     # Every second group computes what several queries read once, however few rows it is.
     holding.LEAST_ROWS = 0 if seed % 2 else 200_000
@@ -110,55 +113,55 @@ def check(seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Cas
         then=executors[1],
         idle=some.idle,
     )
-    rows = 0
+    tally = Tally(sets=1)
     for name, case in cases.items():
         for number, (actual, wanted) in enumerate(
             zip(run.rows[name], case.expected(), strict=True)
         ):
             assert_same_rows(actual, wanted, context=f"epoch {number} of {name}: {case}")
-            rows += len(wanted)
-    return rows
+        tally.add(case.rows)
+    return tally
 
 
 @pytest.mark.random
 @pytest.mark.parametrize("first", range(0, GROUPS, PER_TEST))
-def test_random_queries(first: int, executors: list[Pair], tmp_path: Path) -> None:
-    check_some(range(first, first + PER_TEST), executors, tmp_path, group_of)
+def test_random_queries(first: int, executors: list[Pair], tmp_path: Path, tally: Tally) -> None:
+    check_some(range(first, first + PER_TEST), executors, tmp_path, group_of, tally)
 
 
 @pytest.mark.random
-def test_random_queries_over_idle_streams(executors: list[Pair], tmp_path: Path) -> None:
-    check_some(IDLE_SEEDS, executors, tmp_path, idle_group_of)
+def test_random_queries_over_idle_streams(
+    executors: list[Pair], tmp_path: Path, tally: Tally
+) -> None:
+    check_some(IDLE_SEEDS, executors, tmp_path, idle_group_of, tally)
 
 
 def check_some(
-    seeds: range, executors: list[Pair], tmp_path: Path, of: Callable[[int], list[Case]]
+    seeds: range,
+    executors: list[Pair],
+    tmp_path: Path,
+    of: Callable[[int], list[Case]],
+    tally: Tally,
 ) -> None:
-    def share(number: int) -> None:
-        for seed in seeds[number :: len(executors)]:
-            check(seed, executors[number], tmp_path / f"group{seed}", of)
+    def share(number: int) -> list[Tally]:
+        mine = seeds[number :: len(executors)]
+        return [check(seed, executors[number], tmp_path / f"group{seed}", of) for seed in mine]
 
     with ThreadPoolExecutor(len(executors)) as pool:
         for done in [pool.submit(share, number) for number in range(len(executors))]:
-            done.result()
+            for tried in done.result():
+                tally.include(tried)
 
 
 @pytest.mark.hour
-def test_an_hour_of_random_queries(executors: list[Pair], tmp_path: Path) -> None:
+def test_an_hour_of_random_queries(executors: list[Pair], tmp_path: Path, tally: Tally) -> None:
     end = time.monotonic() + 3_600
     seed = random.SystemRandom().randrange(10**9)
     print(f"seeds from {seed}")
     while time.monotonic() < end:
         of = idle_group_of if seed % 3 == 0 else group_of
-        check(seed, executors[0], tmp_path / f"group{seed}", of)
+        tally.include(check(seed, executors[0], tmp_path / f"group{seed}", of))
         seed += 1
-
-
-def test_most_queries_put_rows_out() -> None:
-    """Queries that never emit would prove nothing."""
-    cases = [case for seed in range(12) for case in group_of(seed)]
-    productive = sum(1 for case in cases if any(case.expected()))
-    assert productive >= len(cases) * 0.6
 
 
 def test_idle_streams_make_a_difference() -> None:
@@ -181,5 +184,4 @@ if __name__ == "__main__":
             pair = (tiny_executor(session),) * 2
             of = idle_group_of if argument.startswith("idle") else group_of
             seed = int(argument.removeprefix("idle"))
-            found = check(seed, pair, Path(place) / "group", of)
-            print(found, "rows, all right")
+            print(f"{check(seed, pair, Path(place) / 'group', of)}, all right")

@@ -35,8 +35,9 @@ from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
 from tests.support.engine import FORCED_EXECUTOR, run_engine, tiny_executor
 from tests.support.oracle import run_epochs
-from tests.support.queries import Case, random_case, random_query
+from tests.support.queries import Case, productive, random_case, random_query
 from tests.support.streams import dense_habits, random_epochs
+from tests.support.tally import Tally
 
 QUERIES, PER_TEST, TOGETHER = 208, 16, 4
 #: Every so many-th group is cut into parts, and goes on with Spark's operators after its restart;
@@ -57,8 +58,8 @@ def cases_of(seed: int) -> list[Case]:
     catalog = case.catalog | {s.stream: replace(s, ttl=None) for s in sources}  # type: ignore[operator]
     rows = random_epochs(more, sources, EPOCHS, dense_habits)
     first = replace(case, catalog=catalog, epochs=rows)
-    others = (replace(first, query=random_query(more, FORM)) for _ in range(TOGETHER - 1))
-    return [first, *others]
+    others = [replace(first, query=random_query(more, FORM)) for _ in range(TOGETHER - 1)]
+    return [productive(case, more) for case in (first, *others)]
 
 
 def shape_of(plan: Node) -> AggregationJoin | None:
@@ -92,8 +93,8 @@ def _forced(node: Node, names: str) -> Node:
     return replace(node, early=names) if isinstance(node, Aggregate) and node.early else node
 
 
-def check(seed: int, executors: Executors, folder: Path) -> tuple[int, int]:
-    """Run the queries of one seed; the numbers of rows that came out, and of plans."""
+def check(seed: int, executors: Executors, folder: Path) -> Tally:
+    """Run the queries of one seed, by every plan; what was tried."""
     cases = cases_of(seed)
     queries: dict[str, tuple[Node, OutputMode]] = {}
     for number, case in enumerate(cases):
@@ -113,15 +114,15 @@ def check(seed: int, executors: Executors, folder: Path) -> tuple[int, int]:
         then=then,
         as_given=frozenset(queries),
     )
-    rows = 0
+    tally = Tally(sets=1)
     for number, case in enumerate(cases):
         expected = case.expected()
         for count, name in enumerate(all_plans(case.plan)):
             for epoch, wanted in enumerate(expected):
                 actual = run.rows[f"q{number}-{count}"][epoch]
                 assert_same_rows(actual, wanted, context=f"plan {name}, epoch {epoch}: {case}")
-        rows += sum(map(len, expected))
-    return rows, len(queries)
+        tally.add(case.rows)
+    return tally
 
 
 @pytest.fixture(scope="module")
@@ -138,21 +139,23 @@ def three_executors(spark: SparkSession, chosen: tuple[str, str]) -> Executors:
 
 @pytest.mark.random
 @pytest.mark.parametrize("first", range(0, QUERIES // TOGETHER, PER_TEST // TOGETHER))
-def test_all_plans_agree(first: int, executors: list[Executors], tmp_path: Path) -> None:
-    def share(number: int) -> None:
-        for seed in range(first + number, first + PER_TEST // TOGETHER, len(executors)):
-            check(seed, executors[number], tmp_path / f"group{seed}")
+def test_all_plans_agree(
+    first: int, executors: list[Executors], tmp_path: Path, tally: Tally
+) -> None:
+    def share(number: int) -> list[Tally]:
+        seeds = range(first + number, first + PER_TEST // TOGETHER, len(executors))
+        return [check(seed, executors[number], tmp_path / f"group{seed}") for seed in seeds]
 
     with ThreadPoolExecutor(len(executors)) as pool:
         for done in [pool.submit(share, number) for number in range(len(executors))]:
-            done.result()
+            for tried in done.result():
+                tally.include(tried)
 
 
 def test_most_queries_have_plans_to_compare() -> None:
-    cases = [case for seed in range(QUERIES // TOGETHER) for case in cases_of(seed)]
+    cases = [case for seed in range(12) for case in cases_of(seed)]
     early = [case for case in cases if shape_of(optimize(case.plan).plan) is not None]
     assert len(early) >= 0.75 * len(cases)
-    assert sum(1 for case in early[:40] if any(case.expected())) >= 20
 
 
 def test_the_choice_may_change_in_every_epoch(
@@ -353,4 +356,4 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as place:
             begun = time.monotonic()
             found = check(int(argument), three, Path(place) / "group")
-            print(argument, *found, f"{time.monotonic() - begun:.1f} s")
+            print(argument, found, f"{time.monotonic() - begun:.1f} s")

@@ -27,6 +27,7 @@ from tests.support.engine import (
     tiny_executor,
 )
 from tests.support.queries import Case, RandomQuery, random_case
+from tests.support.tally import Tally
 
 AGGREGATES = (
     "MIN(price) AS least, MAX(price) AS most",
@@ -93,7 +94,9 @@ def run(
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))]
 )
-def test_every_plan_gives_the_same_windows(seed: int, executor: Executor, tmp_path: Path) -> None:
+def test_every_plan_gives_the_same_windows(
+    seed: int, executor: Executor, tmp_path: Path, tally: Tally
+) -> None:
     cases = queries(seed, 3)
     chance = random.Random(seed)
     plans = tuple(chance.sample(ALL_WINDOW_PLANS, len(ALL_WINDOW_PLANS)))
@@ -103,6 +106,7 @@ def test_every_plan_gives_the_same_windows(seed: int, executor: Executor, tmp_pa
             zip(found.rows[f"q{number}"], case.expected(), strict=True)
         ):
             assert_same_rows(actual, wanted, context=f"epoch {epoch} of q{number}: {case}")
+        tally.add(case.rows)
 
 
 def test_late_rows_are_counted_alike_by_every_layout(executor: Executor, tmp_path: Path) -> None:

@@ -151,10 +151,10 @@ class _Run:
     numbers: Any = field(default_factory=count)
     #: Watermarks of the joins that are part of a tree above them, by identity.
     trees: dict[int, Watermarks] = field(default_factory=dict)
+    #: Joins whose inputs have windows of their own, which take the place of a ttl, by identity.
+    windowed: set[int] = field(default_factory=set)
     #: The table and the clock of each session join: what lies above asks for the clock first.
     session_joins: dict[Join, tuple[str, Watermarks]] = field(default_factory=dict)
-    #: Joins whose inputs each have a window of their own: these bound them, and no ttl.
-    windowed: set[int] = field(default_factory=set)
 
     def create(self, select: str) -> str:
         name = f"__t{next(self.numbers)}"
@@ -237,7 +237,7 @@ class _Run:
     def aggregate(self, node: Aggregate, update: bool) -> str:
         time = quote(node.time.name)
         if node.also:
-            self.windowed |= {id(part) for part in node.input.walk()}
+            self.windowed |= {id(join) for join in node.input.walk() if isinstance(join, Join)}
         below = self.table(node.input)
         rows = f"SELECT {grouping_columns(node)} FROM {below} WHERE {time} IS NOT NULL"
         marks = self.watermarks(

@@ -249,9 +249,9 @@ class _SetWriter:
         for index, member in enumerate(members):
             joins, leaves = 0, None
             if index and chance.random() < 0.4:
-                joins = chance.randrange(1, last - 1)
-            if index and chance.random() < 0.25 and joins + 1 < last - 1:
-                leaves = chance.randrange(joins + 1, last - 1)
+                joins = chance.choice((1, 1, 2, last - 2))
+            if index and chance.random() < 0.2 and joins + 2 < last - 1:
+                leaves = chance.randrange(joins + 2, last - 1)
             name = member.key
             taken = [one for one in free if 0 < one[0] <= joins]
             if taken and chance.random() < 0.5:
@@ -412,7 +412,7 @@ def _window_pair(writer: _SetWriter) -> Trunk:
 
 def _session_pair(writer: _SetWriter) -> Trunk:
     one, other = writer.pair()
-    gap = f"'{writer.chance.choice((10, 30))} seconds'"
+    gap = f"'{writer.chance.choice((20, 60))} seconds'"
     condition = f"session_window({{x}}.ts, {gap}) = session_window({{y}}.ts, {gap})"
     return Trunk(_PAIR, (_joined(one, other, (condition,)),), {"at": one, "bt": other})
 
@@ -675,7 +675,7 @@ class _Head:
 
     def trailing(self) -> str:
         p, time = self.by_time()
-        length = f"'{self.chance.choice((max(self.writer.lengths), 60, 90))} seconds'"
+        length = f"'{self.chance.choice((60, 90, 120))} seconds'"
         return self.grouped(
             p, time, f"trailing({p[time]}, {length})", ["window"], self.chance.random() < 0.3
         )

@@ -94,12 +94,12 @@ class Habits:
 
 def random_habits(chance: random.Random, step: int) -> Habits:
     # One stream in thirty is empty throughout.
-    idle = 1.0 if chance.random() < 0.03 else chance.choice((0.0, 0.2))
+    idle = 1.0 if chance.random() < 0.03 else chance.choice((0.0, 0.1))
     return Habits(
         rows=chance.choice((4, 8, 16)),
-        keys=chance.choice((1, 2, 3, 5)),
-        skew=chance.choice((0.0, 0.3, 0.8)),
-        step=round(step * chance.choice((0.8, 1, 1, 1.2, 3))),
+        keys=chance.choice((1, 2, 3, 4)),
+        skew=chance.choice((0.2, 0.5, 0.8)),
+        step=round(step * chance.choice((0.8, 1, 1, 1, 1.2, 3))),
         late=chance.choice((0.0, 0.1, 0.3)),
         twice=chance.choice((0.0, 0.1)),
         null_value=chance.choice((0.0, 0.1, 0.3)),
@@ -132,7 +132,7 @@ def random_epochs(
     # Streams that run at about one pace have something to join.
     step = chance.choice((2, 4, 8, 15)) * SECOND
     # A last leap in time closes most of what is open.
-    leap = (chance.choice((0, 90)) if habits_of is random_habits else 90) * SECOND
+    leap = (chance.choice((0, 90, 90, 90, 90)) if habits_of is random_habits else 90) * SECOND
     for source in sources:
         habits = habits_of(chance, step)
         now = 0  # milliseconds of event time since BEGIN

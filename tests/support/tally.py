@@ -15,7 +15,7 @@ import pytest
 
 LEAST_SHARE = 0.8
 #: A group of fewer queries says little about its generator.
-LEAST_QUERIES = 20
+LEAST_QUERIES = 10
 _PROPERTY = "tally"
 
 
