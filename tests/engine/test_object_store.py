@@ -22,7 +22,9 @@ from tests.conftest import REPOSITORY
 from tests.support.compare import arrow_rows, assert_same_rows
 from tests.support.script import Stream, at
 
-moto_server = pytest.importorskip("moto.server", reason="moto is not installed: pip install headrace[object-stores]")
+moto_server = pytest.importorskip(
+    "moto.server", reason="moto is not installed: pip install headrace[object-stores]"
+)
 boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.crash]
