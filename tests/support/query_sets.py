@@ -39,7 +39,7 @@ CHOICES: Mapping[str, Sequence[str]] = {
     "probe.use": ("auto", "auto", "always", "never"),
     "windows.sharing": ("factors", "windows", "none"),
     "windows.closing": ("auto", "flat", "tree"),
-    "tasks.rows": ("2", "1000"),
+    "tasks.rows": ("2", "1000", "1000"),
     "tasks.buckets": ("1", "3"),
 }
 
@@ -164,7 +164,7 @@ class _SetWriter:
 
     def _epochs(self) -> list[dict[str, list[Row]]]:
         chance = self.chance
-        number = chance.choice((4, 4, 5, 6))
+        number = chance.choice((3, 4, 4, 5))
         step = chance.choice((5, 10, 20, 30))
         epochs: list[dict[str, list[Row]]] = [{} for _ in range(number)]
         greatest = 0
@@ -215,7 +215,7 @@ class _SetWriter:
     def members(self) -> tuple[Member, ...]:
         chance = self.chance
         heads = list(_heads(self, _THEMES[self.theme][1](self)))
-        number = chance.choice((2, 3, 3, 4, 4, 5, 6, 8))
+        number = chance.choice((2, 3, 3, 4, 4, 5, 8))
         made: list[Member] = []
         while len(made) < number:
             sql, mode = self._accepted(heads)
