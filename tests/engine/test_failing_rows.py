@@ -339,9 +339,9 @@ def _given(row: Row) -> Row:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize(("executor", "seed"), [("auto", 0), ("auto", 14), ("spark", 16)])
-def test_plans_fail_alike(executor: str, seed: int, spark: SparkSession, tmp_path: Path) -> None:
-    check(seed, spark, executor, tmp_path / "race")
+def test_plans_fail_alike(spark: SparkSession, tmp_path: Path) -> None:
+    """Of these, two answer and one fails."""
+    assert check(14, spark, "auto", tmp_path / "race") == (2, 1)
 
 
 @pytest.mark.slow
