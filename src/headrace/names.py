@@ -64,9 +64,10 @@ def first_twice(names: Iterable[str]) -> tuple[str, str] | None:
     """The first two names that are the same but for their case."""
     seen: dict[str, str] = {}
     for name in names:
-        first = seen.setdefault(folded(name), name)
-        if first is not name:
-            return first, name
+        key = folded(name)
+        if key in seen:
+            return seen[key], name
+        seen[key] = name
     return None
 
 

@@ -22,8 +22,8 @@ def check_plan(
     plan: Node, places: Places = NO_PLACES, disabled: frozenset[str] = frozenset()
 ) -> None:
     """Raise what keeps a plan from running; ``disabled`` are rules that are turned off."""
-    check_names(plan, places.whole)
     optimized = optimize(plan, disabled).plan
+    check_names(optimized, places.whole)
     check_demands(optimized, places, disabled)
     try:
         _compile(optimized)

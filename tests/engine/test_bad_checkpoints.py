@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.engine.sealed import sealed
 from headrace.errors import HeadraceError
 from tests.support.script import (
     AddData,
@@ -215,7 +216,9 @@ def test_windows_that_an_earlier_version_held_back(spark: SparkSession, tmp_path
     kept = [name for name in stores if not name.startswith("closing-")]
     assert len(kept) < len(stores)
     commit["queries"]["pairs"]["stores"] = kept
-    file.write_text(json.dumps(commit))
+    commit.pop("checksum")
+    file.write_text(sealed(commit))
+    (stage.checkpoint / "epochs" / "latest").unlink(missing_ok=True)
     stage.open()
     error = refused(lambda: stage.race.start(availableNow=True))
     check_error(error, "CHECKPOINT_QUERIES", "differently than the version that wrote it")

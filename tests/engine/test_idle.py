@@ -135,7 +135,10 @@ def test_a_silent_stream_holds_nobody_back(spark: SparkSession, tmp_path: Path) 
 def test_an_idle_epoch_is_repeated_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     """The commit is lost, and the run that repeats the epoch would never find a stream idle."""
     files = {"l": [[("a", 1), ("c", 3), ("b", 12)], [("b", 23)]], "r": [[("a", 2)]]}
-    idle_epoch = {"format": 1, "epoch": 2, "batches": {}, "idle": ["r"]}
+
+    def is_idle_epoch(intent: dict[str, Any]) -> bool:
+        return (intent["epoch"], intent["batches"], intent["idle"]) == (2, {}, ["r"])
+
     stage = play(
         spark,
         tmp_path,
@@ -147,12 +150,12 @@ def test_an_idle_epoch_is_repeated_as_it_was(spark: SparkSession, tmp_path: Path
         Run(),
         WaitUntil("an epoch in which r is idle", is_idle),
         Stop(),
-        Check("it has no rows", lambda stage: stage.intents()[-1] == idle_epoch),
+        Check("it has no rows", lambda stage: is_idle_epoch(stage.intents()[-1])),
         Crash("commit"),
         Check("it is undone", lambda stage: stage.last_epoch() == 1),
         AddData("l", *files["l"][1]),
         Advance(),
-        Check("it is done again", lambda stage: stage.intents()[1] == idle_epoch),
+        Check("it is done again", lambda stage: is_idle_epoch(stage.intents()[1])),
         CheckNewAnswer("union", ("a", span(0, 10), 2), ("c", span(0, 10), 1)),
         CheckNewAnswer("outer", ("a", at(1), at(2)), ("c", at(3), None)),
     )

@@ -313,13 +313,6 @@ EXAMPLES = [
         "count, sum",
     ),
     Example(
-        "WINDOWS_OF_INPUTS",
-        f"SELECT sum(b.price * a.seller) {JOINED} ▸GROUP BY trailing(b.ts, '1 hour'), "
-        "landmark(a.ts)",
-        "columns of several inputs",
-        "one input at a time",
-    ),
-    Example(
         "INPUT_WITHOUT_WINDOW",
         f"SELECT 1 {JOINED} JOIN clicks c ON c.auction = a.id "
         "GROUP BY ▸trailing(b.ts, '1 hour'), landmark(a.ts)",

@@ -184,6 +184,7 @@ class Crash(Step):
         last = stage.commit()
         if self.before == "commit":
             os.remove(stage.checkpoint / "epochs" / f"{last['epoch']:010d}.commit")
+            (stage.checkpoint / "epochs" / "latest").unlink(missing_ok=True)
         intent = json.loads(
             (stage.checkpoint / "epochs" / f"{last['epoch']:010d}.intent").read_text()
         )

@@ -199,7 +199,7 @@ def _opened(spark: SparkSession, folder: Path, streams: Streams, settings: Setti
         if isinstance(leaf, Source):
             race.add_stream(RegisteredStream(_frame(race, [], leaf), leaf))
         elif name in streams.tables:
-            race.add_table(name, _table(spark, streams.tables[name], leaf))
+            race.add_table(leaf, _table(spark, streams.tables[name], leaf))
     return race
 
 

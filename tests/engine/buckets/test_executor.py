@@ -132,19 +132,6 @@ def test_the_kernel_needs_nothing_of_this_package() -> None:
     assert done.stdout == b"{'answers': []} ProbeJoin\n"
 
 
-def test_names_that_differ_in_case_go_to_spark(executor: Executor, tmp_path: Path) -> None:
-    path = tmp_path / "cases.parquet"
-    parquet.write_table(pa.table({"k": [1], "K": [2]}), path)
-    schema = Schema.of([("k", BIGINT), ("K", BIGINT)])
-    executor.begin_epoch()
-    file = StateFile(str(path), 1, 1, 0, None, None)
-    write = Write("cases", select(executor.bind_files([file], schema), keep(schema.names)), schema)
-    written = run_alone(executor, sent(write))
-    assert written.table is not None
-    assert written.table.to_pylist() == [{"k": 1, "K": 2}]
-    assert "differ in case" in executor.chosen["cases"]
-
-
 def test_without_ansi_mode_everything_is_sparks(spark: SparkSession, tmp_path: Path) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.ansi.enabled", "false")

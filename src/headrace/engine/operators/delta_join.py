@@ -129,8 +129,13 @@ class DeltaJoin(Operator):
             slack = len(self._inputs)
             spans.append(
                 (
-                    None if None in begins else min(b for b in begins if b is not None) - slack,
-                    None if None in ends else max(e for e in ends if e is not None) + slack,
+                    # Without a span all new rows lack a time, and meet nobody wherever they look.
+                    None
+                    if not begins or None in begins
+                    else min(b for b in begins if b is not None) - slack,
+                    None
+                    if not ends or None in ends
+                    else max(e for e in ends if e is not None) + slack,
                 )
             )
         return spans
