@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +186,9 @@ class Crash(Step):
         if self.before == "commit":
             os.remove(stage.checkpoint / "epochs" / f"{last['epoch']:010d}.commit")
             (stage.checkpoint / "epochs" / "latest").unlink(missing_ok=True)
+            # Output is published after the commit, and not before it.
+            for name in stage.queries:
+                shutil.rmtree(Path(stage.output(name)) / f"epoch={last['epoch']}", True)
         intent = json.loads(
             (stage.checkpoint / "epochs" / f"{last['epoch']:010d}.intent").read_text()
         )
