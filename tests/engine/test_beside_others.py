@@ -13,10 +13,11 @@ runs that set again (``spark SEED`` on Spark).
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -83,9 +84,14 @@ def test_an_hour_of_sets(in_process: Stage, tally: Tally) -> None:
     end = time.monotonic() + 3_600
     seed = random.SystemRandom().randrange(10**9)
     print(f"seeds from {seed}")
-    while time.monotonic() < end:
-        check([seed], in_process, tally)
-        seed += 1
+
+    def seeds() -> Iterator[int]:
+        for number in itertools.count(seed):
+            if time.monotonic() > end:
+                return
+            yield number
+
+    check(seeds(), in_process, tally)
 
 
 def main(arguments: list[str]) -> None:

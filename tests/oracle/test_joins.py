@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from headrace.plan.expressions import Call, Column, Literal
-from headrace.plan.nodes import Join, JoinKind, Source, Within
+from headrace.plan.nodes import Join, JoinKind, SameWindow, Source, Within
 from headrace.plan.types import BIGINT, BOOLEAN, STRING, WINDOW
 from headrace.plan.windows import Given
 from tests.oracle.plans import (
@@ -269,6 +269,22 @@ def test_the_second_join_takes_the_time_that_the_first_hands_on() -> None:
         [(1, 2, 7)],
         [(1, 3, 7)],
     ]
+
+
+def test_a_missing_time_shares_no_window() -> None:
+    """A row of an outer join without a partner has no time of the other side."""
+    first = join(S, T, within(0, 3), JoinKind.LEFT)
+    on = SameWindow(column("b.ts"), column("c.ts"), hopping(10))
+    keys = ((column("a.k"), column("c.k")),)
+    plan = Join(first, stream("u"), JoinKind.INNER, None, "c", keys, on)
+    epoch = {
+        "s": rows(("x", 1, 1), ("y", 2, 1)),
+        "t": rows(("y", 3, 2), ("z", 0, 60)),
+        "u": rows(("x", 5, 3), ("y", 6, 3), ("z", 0, 60)),
+    }
+    later = {"s": rows(("z", 0, 60))}
+    found = [row for out in short(run_epochs(plan, [epoch, later])) for row in out]
+    assert [(row[1], row[4], row[7]) for row in found] == [(2, 3, 6)]
 
 
 def test_a_literal_condition_stays_exact() -> None:

@@ -106,7 +106,9 @@ def window_starts(time: str, window: Hopping) -> str:
 def shares_window(left: str, right: str, window: Hopping) -> str:
     """Whether the last window that holds the earlier time also holds the later one."""
     starts = window_starts(f"least({left}, {right})", window)
-    return f"(greatest({left}, {right}) < list_max({starts}) + {window.length * 1000})"
+    # Above an outer join a time may be missing, which greatest and least would pass over.
+    both = f"{left} IS NOT NULL AND {right} IS NOT NULL"
+    return f"({both} AND greatest({left}, {right}) < list_max({starts}) + {window.length * 1000})"
 
 
 def grouping_columns(node: Aggregate) -> str:
