@@ -284,7 +284,7 @@ def test_a_missing_time_shares_no_window() -> None:
     }
     later = {"s": rows(("z", 0, 60))}
     found = [row for out in short(run_epochs(plan, [epoch, later])) for row in out]
-    assert [(row[1], row[4], row[7]) for row in found] == [(2, 3, 6)]
+    assert [(row[1], row[4], row[7]) for row in found] == [(2, 3, 6), (0, 0, 0)]
 
 
 def test_a_literal_condition_stays_exact() -> None:
