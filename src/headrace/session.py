@@ -19,7 +19,7 @@ from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Node, Source, Table
 from headrace.plan.types import TIMESTAMP, DataType, Field, Schema
 from headrace.query import Query, QueryHandle, QueryWriter, RankedPlan
 from headrace.registration import check_plan
-from headrace.settings import read_settings
+from headrace.settings import Settings, read_settings
 from headrace.sql import AskedFunction, plan_query
 from headrace.sql.places import NO_PLACES, Places
 from headrace.stats.catalog import NO_STATISTICS, Statistics
@@ -53,8 +53,12 @@ class Headrace:
                 condition="NO_SPARK_SESSION",
             )
         self._spark = session
-        self._race = Race(session, checkpoint, read_settings(dict(session.conf.getAll)))
+        self._race = Race(session, checkpoint, self._settings())
+        self._race.ask_failed_queries = lambda: self._settings().failed_queries
         self._catalog: dict[str, Source | Table] = {}
+
+    def _settings(self) -> Settings:
+        return read_settings(dict(self._spark.conf.getAll))
 
     # Streams and tables
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 
 from headrace.errors import DurationError, SettingError
+from headrace.names import folded
 from headrace.plan.durations import parse_duration
 
 PREFIX = "spark.headrace."
@@ -38,6 +39,17 @@ class ProbeCycle:
         if self.milliseconds is not None:
             return milliseconds >= self.milliseconds
         return epochs >= self.epochs
+
+
+@dataclass(frozen=True)
+class FailedQueries:
+    """What is to become of queries that failed: of some by name, and of all others."""
+
+    by_name: Mapping[str, str] = field(default_factory=dict)
+    others: str | None = None
+
+    def of(self, query: str) -> str | None:
+        return self.by_name.get(folded(query), self.others)
 
 
 def _boolean(text: str) -> bool:
@@ -109,6 +121,21 @@ def _one_of(*choices: str) -> Callable[[str], str]:
         raise ValueError(" or ".join(choices))
 
     return read
+
+
+def _choices(text: str) -> FailedQueries:
+    words = ("retry", "skip", "drop")
+    by_name: dict[str, str] = {}
+    others: str | None = None
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, sign, word = (part.strip() for part in entry.rpartition("="))
+        if word.lower() not in words or (sign and not name) or (not sign and others is not None):
+            raise ValueError(f"one of {', '.join(words)}, or a list such as 'a=retry,b=skip'")
+        if sign:
+            by_name[folded(name)] = word.lower()
+        else:
+            others = word.lower()
+    return FailedQueries(by_name, others)
 
 
 def _share(text: str) -> float:
@@ -245,6 +272,48 @@ SETTINGS: tuple[Setting, ...] = (
         _positive_duration,
         "After this long without a sign of life from the process that owns a checkpoint another "
         "may take it over. On the same machine a dead one is noticed at once.",
+    ),
+    Setting(
+        "sink.retryPause",
+        "1 second",
+        _positive_duration,
+        "How long the engine waits before it hands rows over again to a sink that did not take "
+        "them; each time twice as long.",
+    ),
+    Setting(
+        "sink.longestPause",
+        "1 minute",
+        _positive_duration,
+        "The longest of these pauses.",
+    ),
+    Setting(
+        "sink.lastTries",
+        "5",
+        _count,
+        "How often, at the end of a run over what is there, a sink is tried before the run ends "
+        "without it. The rows stay in the checkpoint and are delivered by the next run.",
+    ),
+    Setting(
+        "sink.outboxRows",
+        "10000000",
+        _count,
+        "How many rows may wait in the checkpoint for one sink; above it the query fails, and goes "
+        "on from there when the sink is mended. 0 sets no bound.",
+    ),
+    Setting(
+        "failedQueries",
+        "",
+        _choices,
+        "What becomes of queries that failed, at the next start: `retry` (go on from the failed "
+        "epoch), `skip` (go on from now), `drop` (forget it), for all of them or by name as in "
+        "`a=retry,b=skip`. Without a word the start is refused and asks.",
+    ),
+    Setting(
+        "failedQueries.keptRows",
+        "10000000",
+        _count,
+        "How many rows of its streams are kept in the checkpoint for a query that failed, so that "
+        "it can go on from the failed epoch. 0 keeps none.",
     ),
     Setting(
         "allowQueryChange",
@@ -408,6 +477,12 @@ class Settings:
     retained_commits: int
     checkpoint_flush: bool
     lease_timeout: int
+    sink_retry_pause: int
+    sink_longest_pause: int
+    sink_last_tries: int
+    outbox_rows: int
+    failed_queries: FailedQueries
+    failed_kept_rows: int
     allow_query_change: bool
     disabled_rules: frozenset[str]
     reorder_joins: bool
@@ -458,7 +533,7 @@ def read_settings(conf: Mapping[str, str]) -> Settings:
             raise SettingError(
                 f"{setting.full_key} is {text!r}", hint=f"expected {wrong}"
             ) from None
-    names = [field.name for field in fields(Settings)]
+    names = [each.name for each in fields(Settings)]
     return Settings(**dict(zip(names, values, strict=True)))  # type: ignore[arg-type]
 
 

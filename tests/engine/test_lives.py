@@ -20,6 +20,7 @@ from tests.support.script import (
     CheckEpochs,
     CheckNewAnswer,
     Crash,
+    ExpectError,
     Restart,
     Run,
     Stage,
@@ -29,6 +30,7 @@ from tests.support.script import (
     StopQuery,
     Stream,
     at,
+    check_error,
     play,
     read_epoch,
     span,
@@ -203,12 +205,12 @@ def test_sinks_and_one_that_raises(
         StartQuery("refused", rows, format="foreachBatch", function=refuse),
         AddData("bids", ("a", 1, 1), ("b", 2, 2)),
         AddData("bids", ("c", 3, 3)),
-        Advance(),
+        ExpectError(Advance(), "SINK_FAILED", "1 rows of query 'refused' wait"),
         CheckEpochs("in_files", first, second),
         CheckAnswer("in_memory", *first, *second),
         CheckAnswer("in_results", *first, *second),
         AddData("bids", ("d", 4, 4)),
-        Advance(),
+        ExpectError(Advance(), "SINK_FAILED", "2 rows of query 'refused' wait"),
         CheckNewAnswer("in_files", ("d", 4, at(4))),
         CheckAnswer("in_memory", *first, *second, ("d", 4, at(4))),
     )
@@ -217,11 +219,9 @@ def test_sinks_and_one_that_raises(
     assert "on_console, epoch 1" in printed
     assert "|  c|  3|2024-01-01 00:00:03|" in printed
     failed = stage.handles["refused"]
-    assert failed.status == {"message": "failed", "isActive": False}
-    assert str(failed.exception()) == (
-        "QUERY_FAILED: query 'refused' failed: no room for epoch 2 - "
-        "mend the cause and start it again; the other queries go on"
-    )
+    waiting = failed.status["waitingForSink"]
+    assert (waiting["rows"], waiting["sinceEpoch"]) == (2, 2)
+    check_error(failed.exception(), "SINK_FAILED", "since epochs 2 to 3", "no room for epoch 2")
     healthy = [name for name in stage.handles if name != "refused"]
     assert all(stage.handles[name].exception() is None for name in healthy)
 

@@ -245,6 +245,7 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.headrace.shufflePartitions": "1",
+    "spark.headrace.sink.retryPause": "20 milliseconds",
     **PATIENT,
 }
 

@@ -138,6 +138,7 @@ class _Steps:
         between_epochs: Callable[[], bool],
         on_report: Callable[[EpochReport], None],
         on_paused: Callable[[Mapping[str, str]], None],
+        on_replay: Callable[[str, EpochReport], None],
     ) -> None:
         self._runner = runner
         self._checkpoint = checkpoint
@@ -166,7 +167,7 @@ class _Steps:
 
     def step(self, batches: Mapping[str, Batch]) -> EpochReport:
         """One epoch, and what happens after it."""
-        needed = self._runner.physical.sources
+        needed = self._runner.sources
         report = self._runner.run({name: b for name, b in batches.items() if name in needed})
         self._on_report(report)
         self._runner.tidy(self._settings.compaction_files)

@@ -2,7 +2,9 @@
 
 Stores and outputs that depend on the new rows alone run first; what they saw of the rows' times
 gives the watermarks, and then the rest runs. A try that fails changes nothing: the queries whose
-fault it is are named, and the epoch is tried again without them.
+fault it is are named, and the epoch is tried again without them. Where a query fails in its output
+alone, the state is whole, and the epoch goes on without it; where a sink does not take the rows,
+they wait in the outbox.
 """
 
 from __future__ import annotations
@@ -15,10 +17,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import Batch
+from headrace.engine.blame import QueriesFailed, check_state, check_streams, query_failed
+from headrace.engine.branches import Branch, MissedEpoch
 from headrace.engine.checkpoint import Committed
 from headrace.engine.epoch import Epoch
 from headrace.engine.fan_out import FanOut
+from headrace.engine.files import not_writable
 from headrace.engine.holding import hold_shared
 from headrace.engine.operators.aggregation_set import AggregationSet
 from headrace.engine.operators.base import Operator, Store
@@ -27,24 +33,22 @@ from headrace.engine.operators.pane_store import PaneStore
 from headrace.engine.operators.row_store import RowStore
 from headrace.engine.operators.session_store import SessionStore
 from headrace.engine.operators.stateless import SourceRows
-from headrace.engine.physical import LiveQuery
-from headrace.engine.relations import Relation
+from headrace.engine.outbox import deliver, refusal, too_many, waiting_rows
+from headrace.engine.outbox import keep as keep_in_outbox
+from headrace.engine.physical import LiveQuery, distinct_stores
+from headrace.engine.relations import Relation, select
+from headrace.engine.relations import keep as keep_columns
 from headrace.engine.report import EpochReport
-from headrace.engine.spark_errors import one_line
-from headrace.engine.writes import Steps, run_alone, run_together
-from headrace.errors import HeadraceError, QueryError, SinkError
+from headrace.engine.sinks import QuerySink
+from headrace.engine.writes import Steps, Write, Written, run_alone, run_together
 from headrace.names import storage_name
 
 if TYPE_CHECKING:
     from headrace.engine.runner import EpochRunner, Running
 
 
-class QueriesFailed(Exception):
-    """Some queries cannot take part in this epoch."""
-
-    def __init__(self, errors: dict[str, HeadraceError]) -> None:
-        super().__init__(", ".join(errors))
-        self.errors = errors
+#: How the names of arrangements begin that belong to a query and not to its plan.
+_QUERIES_OWN = ("results-", "outbox-")
 
 
 class Attempt:
@@ -61,8 +65,11 @@ class Attempt:
         self._report = report
         self._idle = idle
         self._physical = runner.physical
+        self._sources = sources = runner.sources
         self._executor = runner._executor
         self._executor.begin_epoch()
+        for running in runner.queries.values():
+            running.sink.undo(report.epoch)
         state = runner.state.copied()
         state.epoch = report.epoch
         state.publications = []
@@ -70,12 +77,12 @@ class Attempt:
         inputs = {
             stream: self._executor.take_in(
                 batch,
-                self._physical.sources[stream],
+                sources[stream],
                 f"{runner._key}_{storage_name(stream)}",
                 runner.recent_rows.get(stream),
             )
             for stream, batch in batches.items()
-            if stream in self._physical.sources
+            if stream in sources
         }
         self._epoch = Epoch(
             report.epoch,
@@ -103,6 +110,7 @@ class Attempt:
         now = [store for store in self._physical.stores if store.immediate]
         later = [store for store in self._physical.stores if not store.immediate]
         self._advance(now, self._counting())
+        self._deliver()
         outputs = dict(self._physical.outputs)
         immediate = {n: op for n, op in outputs.items() if op.immediate}
         self._write(immediate)
@@ -120,6 +128,45 @@ class Attempt:
         self._report.late = self._epoch.late
         self._report.loads = self._epoch.loads
         return self._epoch.state
+
+    def keep_missed(self, branches: Iterable[tuple[str, Branch]]) -> None:
+        """Keep the rows of this epoch for queries that have failed, each set of columns once."""
+        relations: dict[tuple[str, tuple[str, ...]], Relation] = {}
+        work: dict[tuple[str, str], Steps[tuple[StateFile, ...]]] = {}
+        behind = [(name, branch) for name, branch in branches if not branch.rows_gone]
+        for name, _ in behind:
+            for stream, source in self._runner.sources_of_failed(name).items():
+                if stream not in self._epoch.batches:
+                    continue
+                key = stream, source.columns.names
+                if key not in relations:
+                    bound = self._executor.bind_batch(self._epoch.batches[stream])
+                    rows = select(bound, keep_columns(source.columns.names))
+                    relations[key] = Relation(rows, source.columns)
+                work[name, stream] = self._keep_rows(name, stream, relations[key])
+        kept: dict[str, dict[str, tuple[StateFile, ...]]] = {name: {} for name, _ in behind}
+        writer = FanOut(self._executor, self._runner._checkpoint.files_of)
+        for (name, stream), ended in run_together(writer, work).items():
+            if isinstance(ended, Exception):
+                # They were read a moment ago, so it is the disk.
+                self._runner._checkpoint.probe()
+                raise ended
+            kept[name][stream] = ended
+        for name, branch in behind:
+            branch.miss(MissedEpoch(self._report.epoch, self._report.idle, kept[name]))
+
+    def _keep_rows(self, query: str, stream: str, rows: Relation) -> Steps[tuple[StateFile, ...]]:
+        folder = f"missed-{storage_name(query)}-{storage_name(stream)}"
+        written = yield Write(
+            f"rows of {stream} for {query}",
+            rows.query,
+            rows.schema,
+            path=self._epoch.checkpoint.new_path("state", folder, f"{self._epoch.number:010d}"),
+        )
+        files = written.files
+        return tuple(
+            StateFile(f.path, self._epoch.number, f.rows, f.size, None, None) for f in files
+        )
 
     def learn(self) -> None:
         """Take in what multi-way joins saw, now that the epoch is true."""
@@ -167,7 +214,7 @@ class Attempt:
 
     def _count(self, stream: str) -> Steps[None]:
         """Read a stream for the times of its rows: nothing else is sure to read them all."""
-        source = self._physical.sources[stream]
+        source = self._sources[stream]
         self._epoch.seen[stream] = yield from count_rows(self._epoch, source)
 
     def _advance(self, stores: Iterable[Store], counting: Mapping[str, Steps[None]]) -> None:
@@ -183,7 +230,9 @@ class Attempt:
                 if isinstance(ended, Exception):
                     if name in ready:
                         raise self._blame(ready[name], ended) from ended
-                    raise self._blame_readers(streams[name], ended) from ended
+                    self._runner._checkpoint.probe()
+                    check_streams(self._epoch, [streams[name]])
+                    raise ended
             self._learn_frontiers(ready.values())
             due = [store for store in due if store.name not in ready]
 
@@ -193,21 +242,29 @@ class Attempt:
 
     def _blame(self, store: Store, error: Exception) -> Exception:
         """Find the queries for which a store cannot be written; storage trouble is nobody's."""
-        self._runner._checkpoint.probe()
         users = {
             name: running
             for name, running in self._runner.queries.items()
             if any(s is store for s in self._physical.stores_of(self._physical.outputs[name]))
         }
+        self._clear_surroundings(users)
         if len(users) > 1:
             guilty = self._failing_alone(store.name, users)
             users = guilty or users
-        return QueriesFailed({name: _query_failed(name, error) for name in users})
+        return QueriesFailed({name: query_failed(name, error) for name in users})
 
-    def _blame_readers(self, stream: str, error: Exception) -> Exception:
-        """A stream that cannot be read fails the queries that read it."""
-        readers = [n for n, q in self._runner.queries.items() if stream in q.live.sink.streams()]
-        return QueriesFailed({name: _query_failed(name, error) for name in readers})
+    def _clear_surroundings(self, queries: Iterable[str]) -> None:
+        """Raise what is wrong around some queries, so that what is left is their own fault."""
+        self._runner._checkpoint.probe()
+        names = list(queries)
+        check_streams(
+            self._epoch, {s for n in names for s in self._runner.queries[n].live.sink.streams()}
+        )
+        outputs = [self._physical.outputs[name] for name in names]
+        check_state(
+            self._epoch,
+            distinct_stores(s for output in outputs for s in self._physical.stores_of(output)),
+        )
 
     def _failing_alone(self, store: str, users: Mapping[str, Running]) -> dict[str, Running]:
         """The queries whose share of a store fails by itself; merged ones are tried once."""
@@ -240,27 +297,100 @@ class Attempt:
     def _write(self, outputs: Mapping[str, Operator]) -> None:
         """Hand all queries' rows to their sinks, together."""
         started = time.monotonic()
-        work: dict[str, Steps[int]] = {}
+        deltas: dict[str, _Delta] = {}
         for operator, names in _by_operator(outputs):
             rows = _Delta(operator, self._epoch)
-            work |= {name: self._write_one(name, rows) for name in names}
-        writer = FanOut(self._executor, self._runner._checkpoint.files_of)
-        for name, ended in run_together(writer, work).items():
-            if isinstance(ended, Exception):
-                # State is untouched by a sink, so the epoch goes on without this query.
-                self._runner._checkpoint.probe()
-                self._report.failures[name] = _query_failed(name, ended)
-            else:
+            deltas |= dict.fromkeys(names, rows)
+        work = {name: self._write_one(name, delta) for name, delta in deltas.items()}
+        refused: dict[str, Exception] = {}
+        failed: dict[str, Exception] = {}
+        for name, ended in self._run_for_queries(work).items():
+            if not isinstance(ended, Exception):
                 self._report.rows_out[name] = ended
+            elif self._sink(name).is_outside and not self._is_waiting(name):
+                refused[name] = ended
+            else:
+                failed[name] = ended
+        # Whether it was the sink or the query: the same rows go to the checkpoint, or do not.
+        waiting = {name: self._keep_for_later(name, deltas[name]) for name in refused}
+        for name, ended in self._run_for_queries(waiting).items():
+            if isinstance(ended, Exception):
+                failed[name] = refused[name]
+                continue
+            self._report.rows_out[name] = ended
+            self._report.refused[name] = refusal(name, self._epoch.number, refused[name])
+        if failed:
+            self._clear_surroundings(failed)
+            self._clear_disk({name: deltas[name] for name in failed})
+            self._report.failures |= {n: query_failed(n, error) for n, error in failed.items()}
+        self._bound_outboxes(outputs)
         self._report.seconds["outputs"] = (
             self._report.seconds.get("outputs", 0) + time.monotonic() - started
         )
 
+    def _run_for_queries(self, work: Mapping[str, Steps[int]]) -> dict[str, int | Exception]:
+        return run_together(FanOut(self._executor, self._runner._checkpoint.files_of), work)
+
+    def _sink(self, name: str) -> QuerySink:
+        return self._runner.queries[name].sink
+
+    def _is_waiting(self, name: str) -> bool:
+        return waiting_rows(self._epoch.state, name) is not None
+
     def _write_one(self, name: str, delta: _Delta) -> Steps[int]:
+        if self._is_waiting(name):
+            return (yield from self._keep_for_later(name, delta))
         rows = delta.rows
         if rows is None:
             return 0
-        return (yield from self._runner.queries[name].sink.write(self._epoch, rows))
+        return (yield from self._sink(name).write(self._epoch, rows))
+
+    def _keep_for_later(self, name: str, delta: _Delta) -> Steps[int]:
+        rows = delta.rows
+        return 0 if rows is None else (yield from keep_in_outbox(self._epoch, name, rows))
+
+    def _deliver(self) -> None:
+        """Hand over what waits for sinks that are due to be tried again."""
+        state = self._epoch.state
+        found = {name: waiting_rows(state, name) for name in self._runner.due_deliveries()}
+        rows = {name: outbox.rows for name, outbox in found.items() if outbox is not None}
+        work = {name: deliver(self._epoch, self._sink(name)) for name in rows}
+        for name, ended in self._run_for_queries(work).items():
+            left = waiting_rows(state, name)
+            if isinstance(ended, Exception):
+                first = self._epoch.number if left is None else left.files[0].epoch
+                self._report.refused[name] = refusal(name, first, ended)
+            delivered = rows[name] - (0 if left is None else left.rows)
+            if delivered:
+                self._report.delivered[name] = delivered
+
+    def _bound_outboxes(self, outputs: Iterable[str]) -> None:
+        most = self._runner.retry_policy.most_rows
+        for name in outputs:
+            waiting = waiting_rows(self._epoch.state, name)
+            if most and waiting is not None and waiting.rows > most:
+                last = self._report.refused.get(name) or self._runner.last_refusal(name)
+                self._report.failures[name] = too_many(name, waiting.rows, most, last)
+
+    def _clear_disk(self, deltas: Mapping[str, _Delta]) -> None:
+        """Raise if rows can be computed that could not be written to the checkpoint."""
+        for name, delta in deltas.items():
+            if self._sink(name).writes_files and self._can_be_computed(name, delta):
+                raise not_writable(
+                    self._runner._checkpoint.path("state"),
+                    OSError(f"the rows of query {name!r} are not taken"),
+                )
+
+    def _can_be_computed(self, name: str, delta: _Delta) -> bool:
+        try:
+            rows = delta.rows
+        except Exception:
+            return False
+        if rows is None:
+            return False
+        only_seen = Write(name, rows.query, rows.schema, only_seen=True)
+        (ended,) = self._executor.write_all([only_seen])
+        return isinstance(ended, Written)
 
     def _learn_watermarks(self) -> None:
         """The greatest time seen, less the stream's delay; a watermark never goes back."""
@@ -276,7 +406,7 @@ class Attempt:
             idle.discard(stream)
             known = state.greatest.get(stream)
             state.greatest[stream] = greatest if known is None else max(known, greatest)
-            delay = self._physical.sources[stream].delay
+            delay = self._sources[stream].delay
             before = watermarks.get(stream)
             after = state.greatest[stream] - delay
             watermarks[stream] = after if before is None else max(before, after)
@@ -315,7 +445,7 @@ class Attempt:
             queries = {query.sink.streams() for query in self._runner.live.values()}
             state.clocks.prune(streams | sessions for streams in queries)
         for name in [
-            n for n in state.arrangements if n not in live and not n.startswith("results-")
+            n for n in state.arrangements if n not in live and not n.startswith(_QUERIES_OWN)
         ]:
             state.garbage += [(state.epoch, f.path) for f in state.arrangements.pop(name).files]
         self._forget_layouts()
@@ -370,13 +500,3 @@ def _streams_read(operator: Operator) -> list[str]:
     if operator.stores:
         return []
     return [stream for below in operator.inputs for stream in _streams_read(below)]
-
-
-def _query_failed(name: str, error: Exception) -> HeadraceError:
-    if isinstance(error, SinkError | QueryError):
-        return error
-    return QueryError(
-        f"query {name!r} failed: {one_line(error)}",
-        hint="mend the cause and start it again; the other queries go on",
-        condition="QUERY_FAILED",
-    )

@@ -127,7 +127,7 @@ class Checkpoint:
     def _commit(self, state: Committed) -> None:
         reach("commit.before")
         state.publications = [
-            p.listed(self.files_of(p.staged), state.epoch, self.race) for p in state.publications
+            p.listed(self.files_of(p.staged), self.race) for p in state.publications
         ]
         self._flushing.flush(state)
         reach("flush.after")
@@ -220,7 +220,7 @@ class Checkpoint:
     def _publish(self, state: Committed) -> None:
         for publication in state.publications:
             files = self.files_of(publication.staged)
-            publication.listed(files, state.epoch, self.race).publish(files)
+            publication.listed(files, self.race).publish(files)
         self._flushing.flush_published(state.publications)
         for publication in state.publications:
             self.files_of(publication.staged).delete(publication.staged)
@@ -237,8 +237,11 @@ class Checkpoint:
             grace = self._retained if path.startswith(results) else 0
             return epoch + grace < state.epoch
 
-        kept = []
+        kept, held = [], set(state.files())
         for epoch, path in state.garbage:
+            if path in held:
+                # Whoever holds it still says so when it needs it no more.
+                continue
             if is_due(epoch, path):
                 self.files.delete(path)
             else:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.engine.arrangements import Arrangement
+from headrace.engine.branches import Branch
 from headrace.engine.clocks import Clocks
 from headrace.engine.layouts import PanePlan
 from headrace.engine.places import full, inside
@@ -56,13 +57,18 @@ class Committed:
     plans: dict[str, str] = field(default_factory=dict)
     publications: list[Publication] = field(default_factory=list)
     garbage: list[tuple[int, str]] = field(default_factory=list)
+    #: Queries that failed, and those that went on from there, by name.
+    branches: dict[str, Branch] = field(default_factory=dict)
 
     def arrangement(self, name: str) -> Arrangement:
         return self.arrangements.setdefault(name, Arrangement(name))
 
     def files(self) -> Iterator[str]:
         """The paths of the state's files."""
-        return (file.path for a in self.arrangements.values() for file in a.files)
+        for arrangement in self.arrangements.values():
+            yield from (file.path for file in arrangement.files)
+        for branch in self.branches.values():
+            yield from branch.files()
 
     def copied(self) -> Committed:
         """A state of its own to change; what is never changed is shared."""
@@ -77,6 +83,7 @@ class Committed:
             plans=dict(self.plans),
             publications=list(self.publications),
             garbage=list(self.garbage),
+            branches={name: branch.copied() for name, branch in self.branches.items()},
         )
 
     def to_json(self, root: str) -> dict[str, Any]:
@@ -97,6 +104,10 @@ class Committed:
             "plans": self.plans,
             "publications": [p.to_json() for p in self.publications],
             "garbage": [(epoch, inside(root, path)) for epoch, path in self.garbage],
+            "branches": {
+                name: branch.to_json(root, lambda path: inside(root, path))
+                for name, branch in self.branches.items()
+            },
         }
 
     @classmethod
@@ -132,6 +143,12 @@ class Committed:
             plans=value.get("plans", {}),
             publications=[publication(p) for p in value["publications"]],
             garbage=[(epoch, path_of(path)) for epoch, path in value["garbage"]],
+            branches={
+                name: Branch.from_json(
+                    branch, lambda body: cls.from_json({"format": FORMAT, **body}, root), path_of
+                )
+                for name, branch in value.get("branches", {}).items()
+            },
         )
 
 

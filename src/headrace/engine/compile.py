@@ -93,11 +93,14 @@ def _union_sources(plans: list[Node]) -> dict[str, Source]:
             if not isinstance(node, Source):
                 continue
             known = merged.get(node.stream)
-            fields = {f.name: f for f in (known.columns if known else ())}
-            fields |= {f.name: f for f in node.columns}
-            columns = Schema(tuple(fields[name] for name in sorted(fields)))
-            merged[node.stream] = replace(node, columns=columns)
+            merged[node.stream] = with_columns_of(known or node, node)
     return merged
+
+
+def with_columns_of(source: Source, other: Source) -> Source:
+    """A stream with the columns of two readings of it, in the order of their names."""
+    fields = {f.name: f for f in (*source.columns, *other.columns)}
+    return replace(other, columns=Schema(tuple(fields[name] for name in sorted(fields))))
 
 
 class _Compiler:

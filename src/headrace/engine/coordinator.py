@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from headrace.engine.admission import StreamState, admit, paused
 from headrace.engine.batches import Batch
+from headrace.engine.blame import StreamsBroken
 from headrace.engine.checkpoint import Checkpoint, Intent
 from headrace.engine.file_streams import FileStream, is_file_stream
 from headrace.engine.ingest import Ingest, Trigger
@@ -71,6 +72,7 @@ class Coordinator:
         between_epochs: Callable[[], bool],
         on_report: Callable[[EpochReport], None],
         on_paused: Callable[[Mapping[str, str]], None],
+        on_replay: Callable[[str, EpochReport], None],
     ) -> None:
         self._runner = runner
         self._checkpoint = checkpoint
@@ -80,6 +82,7 @@ class Coordinator:
         self._between_epochs = between_epochs
         self._on_report = on_report
         self._on_paused = on_paused
+        self._on_replay = on_replay
         self._changed = threading.Condition()
         self._waiting: dict[str, _Waiting] = {}
         self._ingests: dict[str, Ingest] = {}
@@ -194,6 +197,11 @@ class Coordinator:
                 raise self._gap
             if self._stopping:
                 return False
+        replayed = self._runner.replay()
+        if replayed is not None:
+            self._on_replay(*replayed)
+            return self._runner.is_needed
+        with self._changed:
             admission = self._admission()
             if admission is None:
                 self._changed.wait(_LOOK)
@@ -202,9 +210,21 @@ class Coordinator:
         self._notice_ended_streams()
         if self._between_epochs():
             self._align_streams()
-        if not self._runner.queries:
+        if not self._runner.is_needed:
             return False
-        return bool(self._waiting) or any(i.active for i in self._ingests.values())
+        if self._waiting or any(i.active for i in self._ingests.values()):
+            return True
+        return self._has_unfinished_business()
+
+    def _has_unfinished_business(self) -> bool:
+        """Whether the end of all streams must wait: for a commit, or for sinks to take rows."""
+        if self._stopping or self.stream_errors.keys() >= self._runner.sources.keys():
+            return False
+        most = self._settings.sink_last_tries
+        return self._runner.owes_commit or any(
+            waiting.delivery is None or waiting.delivery.tries < most
+            for waiting in self._runner.waiting().values()
+        )
 
     def _admission(self) -> _Admission | None:
         """What the next epoch is made of; None while there is nothing to do, or it pays to wait."""
@@ -221,7 +241,9 @@ class Coordinator:
         admitted = tuple(admit(states, arrivals, now, self._settings))
         if admitted:
             return _Admission(admitted, idle | (silent & set(admitted)))
-        return _Admission((), idle) if self._frees_somebody(idle) else None
+        if self._frees_somebody(idle) or self._runner.owes_commit:
+            return _Admission((), idle)
+        return _Admission((), idle) if self._runner.is_delivery_due() else None
 
     def _unfinished_epoch(self, active: set[str]) -> _Admission | None:
         """An epoch that a crash cut off is done again with the same batches and the same streams
@@ -303,12 +325,18 @@ class Coordinator:
         try:
             batches = {stream: waiting.batch for stream, waiting in taken.items()}
             report = self._runner.run(batches, admission.idle)
+        except StreamsBroken as broken:
+            self._give_up(broken.errors, taken)
+            return
         except BaseException as error:
             for stream, waiting in taken.items():
                 self._release(stream, waiting, error)
             raise
         now = time.monotonic()
+        self._give_up(report.broken, taken)
         for stream, waiting in taken.items():
+            if stream in report.broken:
+                continue
             rows = report.rows_in.get(stream, 0) - report.null_times.get(stream, 0)
             self._states[stream].delivered(now, report.watermarks.get(stream), rows)
             self._ingests[stream].took(waiting.batch.number, report.rows_in.get(stream, 0))
@@ -316,8 +344,17 @@ class Coordinator:
         report.seconds["total"] = now - started
         report.paused = dict(self._paused)
         self._on_report(report)
+        if not report.is_committed:
+            return
         # Spark writes its own logs meanwhile, so merging files costs the next batch little.
         self._runner.tidy(self._settings.compaction_files)
+
+    def _give_up(self, errors: Mapping[str, HeadraceError], taken: Mapping[str, _Waiting]) -> None:
+        """Read some streams no further: their batches come again when the race is started anew."""
+        for stream, error in errors.items():
+            self.stream_errors[stream] = error
+            self._release(stream, taken[stream], _Withdrawn(stream))
+            self._ingests.pop(stream).stop()
 
     def _release(self, stream: str, waiting: _Waiting, error: BaseException | None) -> None:
         waiting.error = error
@@ -339,7 +376,7 @@ class Coordinator:
 
     def _align_streams(self) -> None:
         """Read just the streams and columns that the live queries need."""
-        needed = self._runner.physical.sources
+        needed = self._runner.sources
         for stream in [s for s in self._ingests if s not in needed]:
             self._withdraw(stream)
         for stream, source in needed.items():

@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import StreamBatch
-from headrace.engine.checkpoint import Checkpoint, Committed
 from headrace.engine.clocks import Clocks
+from headrace.engine.committed import Committed
 from headrace.engine.early_plans import EarlyMemory
 from headrace.engine.executor import Executor
 from headrace.engine.failpoints import reach
@@ -19,6 +19,7 @@ from headrace.engine.inputs import ProbedInput
 from headrace.engine.join_orders import JoinMemory
 from headrace.engine.probe_orders import ProbeMemory
 from headrace.engine.relations import Relation, Sql
+from headrace.engine.storage import Storage
 from headrace.engine.writes import Inner, Kept, Steps, Write
 from headrace.plan.types import Schema
 from headrace.stats.load import Load
@@ -43,7 +44,7 @@ class Epoch:
 
     number: int
     executor: Executor
-    checkpoint: Checkpoint
+    checkpoint: Storage
     state: Committed
     batches: Mapping[str, StreamBatch]
     clocks_before: Clocks

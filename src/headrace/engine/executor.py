@@ -108,6 +108,11 @@ class Executor:
         """The definition as a DataFrame for who is not part of an epoch, on any thread."""
         return self._spark.read(query)
 
+    def read_through(self, query: exp.Query) -> None:
+        """Read all rows of a definition for nothing but whether that is possible."""
+        self.count_jobs(1)
+        self.frame(query).write.format("noop").mode("overwrite").save()
+
     def count_jobs(self, jobs: int) -> None:
         """Jobs that others ran for this epoch."""
         self._spark.jobs += jobs

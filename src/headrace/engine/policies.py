@@ -11,6 +11,7 @@ from headrace.engine.calibration import calibrated, calibrated_probes
 from headrace.engine.early_plans import EarlyPolicy
 from headrace.engine.join_orders import JoinPolicy
 from headrace.engine.layouts import LayoutPolicy
+from headrace.engine.outbox import RetryPolicy
 from headrace.engine.probe_orders import ProbePolicy
 from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging
@@ -50,6 +51,15 @@ def probe_policy(settings: Settings) -> ProbePolicy:
         calibrated_probes(),
     )
     return policy if settings.reorder_joins else policy.fixed()
+
+
+def retry_policy(settings: Settings) -> RetryPolicy:
+    return RetryPolicy(
+        settings.sink_retry_pause / 1_000,
+        settings.sink_longest_pause / 1_000,
+        settings.sink_last_tries,
+        settings.outbox_rows,
+    )
 
 
 def early_policy(settings: Settings) -> EarlyPolicy:

@@ -27,6 +27,8 @@ class QueryState:
     warning: str | None = None
     #: Streams of the query that wait for another because state is full.
     paused: dict[str, str] = field(default_factory=dict)
+    #: What waits for the query's sink, which did not take it.
+    waiting: dict[str, Any] | None = None
     error: HeadraceError | None = None
     total_rows: int = 0
     reports: deque[Progress] = field(default_factory=deque)
@@ -34,6 +36,7 @@ class QueryState:
     def begin(self) -> None:
         """It runs from now on; what troubled an earlier run is no more."""
         self.message, self.warning, self.paused = "running", None, {}
+        self.waiting = self.error = None
 
     def add(self, progress: Progress) -> None:
         self.total_rows += progress["numOutputRows"]
@@ -57,6 +60,8 @@ class QueryState:
             told["warning"] = self.warning
         if self.active and self.paused:
             told["paused"] = dict(self.paused)
+        if self.waiting is not None:
+            told["waitingForSink"] = dict(self.waiting)
         return told
 
 

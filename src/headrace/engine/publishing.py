@@ -41,12 +41,17 @@ class Publication:
     def query(self) -> str:
         return self.staged.split("/")[-2]
 
-    def listed(self, files: FileSystem, epoch: int, race: str) -> Publication:
+    @property
+    def epoch(self) -> str:
+        """The epoch whose rows these are: that of the commit, unless they had to wait."""
+        return self.final.rpartition("=")[2]
+
+    def listed(self, files: FileSystem, race: str) -> Publication:
         """With the files that are staged now, and the names under which they will appear."""
         if self.files is not None:
             return self
         staged = [name for name in files.names(self.staged) if not name.startswith(("_", "."))]
-        mark = f"{self.query}-{epoch}-{race}"
+        mark = f"{self.query}-{self.epoch}-{race}"
         # What Spark adds to a name tells the codec.
         pairs = ((name, f"part-{i}-{mark}{_endings(name)}") for i, name in enumerate(staged))
         return replace(self, files=tuple(pairs))

@@ -10,12 +10,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.engine.arrangements import Arrangement
+from headrace.engine.branches import forget_branch, own_arrangements, results_arrangement
 from headrace.engine.catching_up import caught_up_at
 from headrace.engine.checkpoint import Checkpoint, Committed, Intent, QueryRecord
 from headrace.engine.compile import compile_queries
@@ -27,24 +29,33 @@ from headrace.engine.ingest import Trigger
 from headrace.engine.join_orders import JoinMemory
 from headrace.engine.layouts import LayoutPolicy, PanePlan, decide
 from headrace.engine.operators.stateless import table_view
+from headrace.engine.outbox import undelivered
 from headrace.engine.physical import LiveQuery
-from headrace.engine.policies import early_policy, join_policy, layout_policy, merging
+from headrace.engine.policies import (
+    early_policy,
+    join_policy,
+    layout_policy,
+    merging,
+    retry_policy,
+)
 from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
 from headrace.engine.registered import RegisteredStream
 from headrace.engine.relations import table
 from headrace.engine.report import EpochReport
-from headrace.engine.runner import EpochRunner, Running, is_time_to_plan
+from headrace.engine.restarts import mended, other_state, settle_failed
+from headrace.engine.runner import EpochRunner, Running, Waiting, is_time_to_plan
 from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
 from headrace.engine.sinks.foreach import in_session
-from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
+from headrace.engine.sinks.results import newest, stored_schema
 from headrace.engine.standstills import Standstills
+from headrace.engine.storage import BranchStorage, Storage
 from headrace.engine.warm_up import warm_up_below
-from headrace.errors import CheckpointError, QueryError, StreamError
+from headrace.errors import CheckpointError, HeadraceError, QueryError, StreamError
 from headrace.names import folded, quoted, same_name
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Aggregate, Node, Sink, Table
 from headrace.plan.times import closes_on_grid
-from headrace.settings import Settings
+from headrace.settings import FailedQueries, Settings
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
 from headrace.stats.load import Load
 
@@ -71,6 +82,8 @@ class Race:
     checkpoint: str | None
     settings: Settings
     streams: dict[str, RegisteredStream] = field(default_factory=dict)
+    #: Asked at each start, because a start that is refused for want of an answer comes again.
+    ask_failed_queries: Callable[[], FailedQueries] | None = None
 
     def __post_init__(self) -> None:
         self.executor = Executor(self.spark, self.settings)
@@ -128,6 +141,11 @@ class Race:
             raise StreamError(f"no stream {name!r}")
         return self.streams[folded(name)]
 
+    def failed_queries(self) -> FailedQueries:
+        """What is to become of queries that failed."""
+        ask = self.ask_failed_queries
+        return self.settings.failed_queries if ask is None else ask()
+
     # Queries
 
     def add_query(self, logical: Node, sink: Sink, function: BatchFunction | None) -> QueryState:
@@ -140,6 +158,7 @@ class Race:
                     hint="choose another queryName, or stop the first one",
                     condition="DUPLICATE_QUERY",
                 )
+            self._refuse_failed(sink.name)
             compile_queries([LiveQuery(sink, None)])
             output = make_sink(sink, self.spark, function)
             output.open()
@@ -150,6 +169,20 @@ class Race:
                 assert self._coordinator is not None
                 self._coordinator.wake()
             return state
+
+    def _refuse_failed(self, name: str) -> None:
+        """While the engine runs, a query that failed keeps its name and its place."""
+        if not self.active or self._runner is None:
+            return
+        for failed, branch in self._runner.state.branches.items():
+            if same_name(failed, name) and branch.failure is not None:
+                raise QueryError(
+                    f"query {failed!r} failed in epoch {branch.failure.epoch}, and its place is "
+                    "kept",
+                    hint="choose another queryName, or stop and start again with "
+                    f"spark.headrace.failedQueries={failed}=retry, skip or drop",
+                    condition="QUERY_FAILED_BEFORE",
+                )
 
     def remove_query(self, name: str) -> None:
         """Let a query go; the others do not notice."""
@@ -199,19 +232,22 @@ class Race:
         trigger: Trigger,
     ) -> None:
         """Run the queries from where the checkpoint is; the coordinator leaves it in the end."""
-        self._compare(state, live)
-        self._runner = EpochRunner(
-            self.executor,
-            checkpoint,
-            state,
-            _key(checkpoint.root),
-            layout_policy(self.settings),
-            self.settings.window_closing,
-            join_policy(self.settings),
-            early_policy(self.settings),
-            merging(self.settings, lambda: self.statistics),
+        choices = self.failed_queries()
+        was = len(state.branches)
+        schemas = {name: entry.sink.schema for name, entry in live.items()}
+        skipped = settle_failed(state, schemas, choices)
+        self._compare(state, live, choices)
+        runner = self._runner = self._runner_on(checkpoint, state, _key(checkpoint.root))
+        runner.owes_commit = len(state.branches) < was
+        runner.use(
+            {
+                name: self._enrol(entry, state, name in skipped)
+                for name, entry in live.items()
+                if name not in state.branches
+            }
         )
-        self._runner.use({name: self._enrol(entry, state) for name, entry in live.items()})
+        for name in list(state.branches):
+            self._resume(runner, checkpoint, name, live[name])
         self._coordinator = Coordinator(
             self._runner,
             checkpoint,
@@ -221,10 +257,49 @@ class Race:
             self._between_epochs,
             self._on_report,
             self._on_paused,
+            self._on_replay,
         )
         for entry in live.values():
             entry.state.begin()
         self._coordinator.start(trigger)
+
+    def _runner_on(self, storage: Storage, state: Committed, key: str) -> EpochRunner:
+        return EpochRunner(
+            self.executor,
+            storage,
+            state,
+            key,
+            layout_policy(self.settings),
+            self.settings.window_closing,
+            join_policy(self.settings),
+            early_policy(self.settings),
+            merging(self.settings, lambda: self.statistics),
+            retry_policy(self.settings),
+            self.settings.failed_kept_rows,
+        )
+
+    def _resume(
+        self, runner: EpochRunner, checkpoint: Checkpoint, name: str, entry: _Entry
+    ) -> None:
+        """Let a query go on by itself, which failed once."""
+        branch = runner.state.branches[name]
+        storage = BranchStorage(checkpoint, name)
+        own = self._runner_on(storage, branch.state, f"{_key(checkpoint.root)}_{_key(name)}")
+        own.use({name: self._enrol(entry, branch.state)})
+        if branch.failure is None:
+            runner.branches[name] = own
+            return
+        missing = sorted(
+            f"{stream}.{column}"
+            for stream, source in own.sources.items()
+            for column in set(source.columns.names) - set(branch.columns.get(stream, ()))
+        )
+        if missing:
+            since = f"of which the rows since epoch {branch.failure.epoch} were not kept"
+            raise other_state(f"{name!r} reads {', '.join(missing)}, {since}")
+        if not {store.name for store in own.physical.stores} <= branch.state.arrangements.keys():
+            raise other_state(f"that of {name!r} was part of a plan that was merged with others")
+        runner.resume(name, own)
 
     def stop(self) -> None:
         if self._coordinator is not None:
@@ -238,17 +313,19 @@ class Race:
         if not self._coordinator.join(timeout):
             return False
         self._settle()
-        failures = [e.state.error for e in self._entries.values() if e.state.error is not None]
         if self._coordinator.error is not None:
             raise self._coordinator.error
-        if failures and not any(e.state.error is None for e in self._entries.values()):
-            raise failures[0]
+        failed = {e.sink.name: e.state.error for e in self._entries.values() if e.state.error}
+        if failed:
+            raise _told_together(failed)
         return True
 
     def _settle(self) -> None:
         """Tell every query how the race ended."""
         assert self._coordinator is not None
+        assert self._runner is not None
         self._notice_stream_errors()
+        waiting = self._runner.waiting()
         for entry in self._entries.values():
             if not entry.state.active or entry.running is None:
                 continue
@@ -257,6 +334,10 @@ class Race:
             else:
                 # The query stays registered: the race may be started again.
                 entry.state.message = "stopped with the race"
+                outbox = waiting.get(entry.sink.name)
+                if outbox is not None:
+                    last = None if outbox.delivery is None else outbox.delivery.error
+                    entry.state.error = undelivered(entry.sink.name, outbox.outbox, last)
 
     def _open_checkpoint(self) -> Checkpoint:
         if self.checkpoint is None:
@@ -271,29 +352,51 @@ class Race:
             self.settings.lease_timeout,
         )
 
-    def _compare(self, state: Committed, live: Mapping[str, _Entry]) -> None:
+    def _compare(
+        self, state: Committed, live: Mapping[str, _Entry], choices: FailedQueries
+    ) -> None:
         """Refuse a checkpoint that holds other queries than the ones that are started."""
-        for name, record in list(state.queries.items()):
-            entry = live.get(name)
-            if entry is not None and record.plan == _meaning(entry):
-                if set(record.stores) == set(_store_names(entry, record.visible_from)):
-                    continue
-                problem = f"plans query {name!r} differently than the version that wrote it"
-            elif entry is None:
-                problem = f"holds query {name!r}, which was not started"
-            else:
-                problem = f"holds another query named {name!r}"
-            if not self.settings.allow_query_change:
-                raise CheckpointError(
-                    f"the checkpoint {self.checkpoint} {problem}",
-                    hint="start the same queries, name a new checkpoint, or set "
-                    "spark.headrace.allowQueryChange=true to drop that query's state",
-                    condition="CHECKPOINT_QUERIES",
-                )
-            del state.queries[name]
-            state.merged.pop(name, None)
+        for name in list(state.queries):
+            problem = self._difference(state, name, live.get(name), choices)
+            if problem is not None:
+                self._refuse_or_drop(name, problem)
+                del state.queries[name]
+                state.merged.pop(name, None)
+        for name, branch in list(state.branches.items()):
+            problem = self._difference(branch.state, name, live.get(name), choices)
+            if problem is not None:
+                self._refuse_or_drop(name, problem)
+                forget_branch(state, name)
 
-    def _enrol(self, entry: _Entry, state: Committed) -> Running:
+    def _difference(
+        self, state: Committed, name: str, entry: _Entry | None, choices: FailedQueries
+    ) -> str | None:
+        """What keeps a query from going on where it was."""
+        record = state.queries[name]
+        if entry is None:
+            return f"holds query {name!r}, which was not started"
+        stores = _store_names(entry, record.visible_from)
+        if choices.of(name) == "retry" and record.plan != _meaning(entry):
+            state.queries[name] = record = mended(record, _meaning(entry), stores)
+            # It is merged anew, which may need state that is not there.
+            state.merged.pop(name, None)
+        if record.plan != _meaning(entry):
+            return f"holds another query named {name!r}"
+        if set(record.stores) != set(stores):
+            return f"plans query {name!r} differently than the version that wrote it"
+        return None
+
+    def _refuse_or_drop(self, name: str, problem: str) -> None:
+        if not self.settings.allow_query_change:
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} {problem}",
+                hint="start the same queries, name a new checkpoint, or set "
+                "spark.headrace.allowQueryChange=true to drop that query's state; one that was "
+                f"mended after it failed goes on by spark.headrace.failedQueries={name}=retry",
+                condition="CHECKPOINT_QUERIES",
+            )
+
+    def _enrol(self, entry: _Entry, state: Committed, keeps_results: bool = False) -> Running:
         """Give a query its place in the state: where it was, or from now on."""
         name = entry.sink.name
         record = state.queries.get(name)
@@ -310,9 +413,8 @@ class Race:
             )
             state.queries[name] = record
             state.merged.pop(name, None)
-            old = state.arrangements.pop(results_arrangement(name), None)
-            if old is not None:
-                state.garbage += [(state.epoch + 1, file.path) for file in old.files]
+            if not keeps_results:
+                _drop_own_arrangements(state, name)
         joined_at = record.visible_from if record.joined_at is None else record.joined_at
         if joined_at is not None:
             entry.state.visible_from = joined_at + warm_up_below(entry.sink)
@@ -332,7 +434,7 @@ class Race:
         self._notice_stream_errors()
         self._replan_at_times()
         with self._lock:
-            leaving = [e for e in self._entries.values() if e.leaving]
+            leaving = [e for e in self._entries.values() if e.leaving and self._may_leave(e)]
             arrived, self._arrived = self._arrived, []
             runner = self._runner
             assert runner is not None
@@ -343,6 +445,8 @@ class Race:
             for entry in leaving:
                 name = entry.sink.name
                 entry.leaving = False
+                if name in runner.branches:
+                    runner.forget(name)
                 queries.pop(name, None)
                 runner.state.queries.pop(name, None)
                 runner.state.merged.pop(name, None)
@@ -356,6 +460,20 @@ class Race:
                     self._coordinator.streams |= {s: self.streams[s] for s in entry.sink.streams()}
             runner.use(queries)
             return True
+
+    def _may_leave(self, entry: _Entry) -> bool:
+        """A query whose sink has not taken its rows yet stays until it has, or was tried enough."""
+        assert self._runner is not None
+        waiting = self._runner.waiting().get(entry.sink.name)
+        if waiting is None:
+            return True
+        tries = 0 if waiting.delivery is None else waiting.delivery.tries
+        if tries < self.settings.sink_last_tries:
+            return False
+        last = None if waiting.delivery is None else waiting.delivery.error
+        entry.state.error = undelivered(entry.sink.name, waiting.outbox, last)
+        _LOG.warning("query %r leaves: %s", entry.sink.name, entry.state.error.message)
+        return True
 
     def _catch_up(self, runner: EpochRunner, queries: dict[str, Running]) -> bool:
         """Late joiners that see what all others see are no longer computed apart."""
@@ -400,8 +518,10 @@ class Race:
 
     def _on_report(self, report: EpochReport) -> None:
         assert self._runner is not None
-        for name, error in report.failures.items():
-            self._entry(name).state.fail(error)
+        self._tell_failures(report)
+        if not report.is_committed:
+            self._tell_waiting()
+            return
         self.epochs.append(
             epoch_progress(report, {s: r.source.shown for s, r in self.streams.items()})
         )
@@ -414,18 +534,43 @@ class Race:
             self.statistics = self.statistics.observe_stream(stream, seen)
         warnings = self._notice_standstills(report)
         for name in self._runner.queries:
-            entry = self._entry(name)
-            entry.state.warning = warnings.get(name)
-            entry.state.add(
-                query_progress(
-                    name,
-                    report,
-                    entry.sink.streams(),
-                    self._runner.late_counters[name],
-                    self._runner.state,
-                    entry.state.warning,
-                )
-            )
+            self._add_progress(name, report, self._runner, warnings.get(name))
+        for name, own in report.branches.items():
+            if name in self._runner.branches:
+                own.seconds["total"] = report.seconds["total"]
+                self._add_progress(name, own, self._runner.branches[name])
+        self._tell_waiting()
+
+    def _on_replay(self, name: str, report: EpochReport) -> None:
+        """A query has repeated an epoch that it had missed."""
+        assert self._runner is not None
+        self._tell_failures(report)
+        if name in self._runner.branches:
+            self._add_progress(name, report, self._runner.branches[name])
+        self._tell_waiting()
+
+    def _tell_failures(self, report: EpochReport) -> None:
+        for name, error in report.failures.items():
+            self._entry(name).state.fail(error)
+            _LOG.error("query %r has failed in epoch %d: %s", name, report.epoch, error)
+        for each in (report, *report.branches.values()):
+            for error in each.refused.values():
+                _LOG.warning("%s", error)
+
+    def _tell_waiting(self) -> None:
+        """Tell queries what waits for their sinks."""
+        assert self._runner is not None
+        waiting = self._runner.waiting()
+        for name in (*self._runner.queries, *self._runner.branches):
+            self._entry(name).state.waiting = _described(waiting.get(name))
+
+    def _add_progress(
+        self, name: str, report: EpochReport, runner: EpochRunner, warning: str | None = None
+    ) -> None:
+        entry = self._entry(name)
+        entry.state.warning = warning
+        counters, streams = runner.late_counters[name], entry.sink.streams()
+        entry.state.add(query_progress(name, report, streams, counters, runner.state, warning))
 
     def _notice_standstills(self, report: EpochReport) -> dict[str, str]:
         """By query, what to say of a watermark that stands still while rows come in."""
@@ -497,7 +642,7 @@ class Race:
         else:
             state = self._open_checkpoint().read()
             _take_spellings(state, [entry.sink.name])
-        arrangement = state.arrangements.get(results_arrangement(name))
+        arrangement = _results_of(state, entry.sink.name)
         paths = [f.path for f in arrangement.files if f.rows] if arrangement is not None else []
         schema = stored_schema(entry.sink)
         if not paths:
@@ -507,6 +652,47 @@ class Race:
         session.read.schema(ddl(schema)).parquet(*paths).createOrReplaceTempView(view)
         frame = self.executor.read(newest(entry.sink, table(view)))
         return in_session(self.spark, frame).select(*map(quoted, entry.sink.schema.names))
+
+
+def _results_of(state: Committed, query: str) -> Arrangement | None:
+    """The result table of a query, also of one that has failed or goes on by itself."""
+    states = (state, *(branch.state for branch in state.branches.values()))
+    found = (each.arrangements.get(results_arrangement(query)) for each in states)
+    return next((arrangement for arrangement in found if arrangement is not None), None)
+
+
+def _drop_own_arrangements(state: Committed, query: str) -> None:
+    """What another query of this name has left."""
+    for name in own_arrangements(query):
+        old = state.arrangements.pop(name, None)
+        if old is not None:
+            state.garbage += [(state.epoch + 1, file.path) for file in old.files]
+
+
+def _told_together(failed: Mapping[str, HeadraceError]) -> HeadraceError:
+    """One error for all queries that failed."""
+    name, first = next(iter(failed.items()))
+    others = [other for other in failed if other != name]
+    if not others:
+        return first
+    error = QueryError(
+        f"{first.message} (failed, too: {', '.join(others)})",
+        hint=first.hint,
+        condition=first.condition,
+    )
+    error.__cause__ = first
+    return error
+
+
+def _described(waiting: Waiting | None) -> dict[str, Any] | None:
+    """What waits for a sink, as status tells it."""
+    if waiting is None:
+        return None
+    epochs = sorted({file.epoch for file in waiting.outbox.files})
+    told: dict[str, Any] = {"rows": waiting.outbox.rows, "sinceEpoch": epochs[0]}
+    if waiting.delivery is not None:
+        told |= {"tries": waiting.delivery.tries, "error": waiting.delivery.error.message}
+    return told
 
 
 def _take_spellings(state: Committed, names: Iterable[str]) -> None:
@@ -519,11 +705,17 @@ def _take_spellings(state: Committed, names: Iterable[str]) -> None:
         if kept != wanted and kept in state.arrangements and wanted not in state.arrangements:
             state.arrangements[wanted] = replace(state.arrangements.pop(kept), name=wanted)
     for name in names:
-        former = [n for n in state.queries if same_name(n, name)]
+        former = [n for n in (*state.queries, *state.branches) if same_name(n, name)]
         if len(former) == 1 and former[0] != name:
-            state.queries[name] = state.queries.pop(former[0])
-            if former[0] in state.merged:
-                state.merged[name] = state.merged.pop(former[0])
+            for known in (state.queries, state.merged, state.branches):
+                _rename(known, former[0], name)
+    for name, branch in state.branches.items():
+        _take_spellings(branch.state, [name])
+
+
+def _rename(known: dict[str, Any], old: str, new: str) -> None:
+    if old in known:
+        known[new] = known.pop(old)
 
 
 def _meaning(entry: _Entry) -> str:

@@ -15,6 +15,14 @@ class QuerySink(ABC):
 
     #: Whether ``write`` is sure to read every row it is given.
     reads_all = True
+    #: Whether it writes to a place of its own, which may be broken though all else is whole. What
+    #: such a sink does not take waits in the checkpoint (``engine/outbox.py``).
+    is_outside = False
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether its rows become files: of the checkpoint, at least where the sink is broken."""
+        return self.is_outside
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -30,5 +38,8 @@ class QuerySink(ABC):
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         """Take the rows of an epoch that is not committed yet; the number of rows."""
 
+    def undo(self, epoch: int) -> None:  # noqa: B027 - files count only once a commit names them
+        """Forget what was taken of an epoch: it is tried anew."""
+
     def publish(self, epoch: int) -> None:  # noqa: B027 - files are published by the checkpoint
-        """Show what was taken: the epoch is committed."""
+        """Show what was taken up to now: the epoch is committed, and all before it."""

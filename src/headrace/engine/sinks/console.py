@@ -22,7 +22,7 @@ class ConsoleSink(QuerySink):
         except ValueError:
             raise SinkError(f"numRows is {options['numRows']!r}", hint="a whole number") from None
         self._truncate = options.get("truncate", "true").lower() != "false"
-        self._text = ""
+        self._texts: dict[int, str] = {}
 
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         yield from ()
@@ -30,13 +30,18 @@ class ConsoleSink(QuerySink):
         try:
             epoch.executor.count_jobs(2)
             count = frame.count()
-            self._text = frame._show_string(self._rows, self._truncate) if count else ""  # type: ignore[operator]
+            text = frame._show_string(self._rows, self._truncate) if count else ""  # type: ignore[operator]
+            self._texts[epoch.number] = text
         finally:
             frame.unpersist()
         return count
 
+    def undo(self, epoch: int) -> None:
+        self._texts.pop(epoch, None)
+
     def publish(self, epoch: int) -> None:
-        if self._text:
-            line = "-" * 43
-            print(f"{line}\n{self.name}, epoch {epoch}\n{line}\n{self._text}")
-            self._text = ""
+        line = "-" * 43
+        for number, text in sorted(self._texts.items()):
+            if text:
+                print(f"{line}\n{self.name}, epoch {number}\n{line}\n{text}")
+        self._texts.clear()

@@ -23,6 +23,7 @@ class ForeachBatchSink(QuerySink):
     """Hands a DataFrame of the user's own session to the function."""
 
     reads_all = False
+    is_outside = True
 
     def __init__(
         self, sink: Sink, spark: SparkSession, function: Callable[[DataFrame, int], None]

@@ -21,7 +21,8 @@ class MemorySink(QuerySink):
         super().__init__(sink)
         self._spark = spark
         self._tables: list[pa.Table] = []
-        self._taken: pa.Table | None = None
+        #: By epochs that are not committed yet.
+        self._taken: dict[int, pa.Table] = {}
 
     def open(self) -> None:
         empty = self._spark.createDataFrame([], ddl(self.sink.schema))
@@ -29,16 +30,23 @@ class MemorySink(QuerySink):
 
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         written = yield Write(self.name, rows.query, rows.schema)
-        self._taken = written.table
+        assert written.table is not None
+        self._taken[epoch.number] = written.table
         return written.rows
 
+    def undo(self, epoch: int) -> None:
+        self._taken.pop(epoch, None)
+
     def publish(self, epoch: int) -> None:
-        taken, self._taken = self._taken, None
-        if taken is None or not taken.num_rows:
+        taken = [
+            table
+            for _, table in sorted(self._taken.items(), key=lambda each: each[0])
+            if table.num_rows
+        ]
+        self._taken.clear()
+        if not taken:
             return
-        if self._tables:
-            # The executors name time zones differently.
-            taken = taken.cast(self._tables[0].schema)
-        self._tables.append(taken)
+        # The executors name time zones differently.
+        self._tables += [table.cast((self._tables or taken)[0].schema) for table in taken]
         frame = self._spark.createDataFrame(pa.concat_tables(self._tables), ddl(self.sink.schema))
         frame.createOrReplaceTempView(quoted(self.name))

@@ -24,6 +24,8 @@ from headrace.plan.nodes import Sink
 class ParquetSink(QuerySink):
     """Writes each epoch's rows as Parquet."""
 
+    is_outside = True
+
     def __init__(self, sink: Sink, options: dict[str, str]) -> None:
         super().__init__(sink)
         if "path" not in options:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.engine.arrangements import StateFile
+from headrace.engine.branches import results_arrangement
 from headrace.engine.compaction import merge_files
 from headrace.engine.epoch import Epoch
 from headrace.engine.failpoints import reach
@@ -34,10 +35,6 @@ from headrace.plan.windows import Landmark, Trailing
 EPOCH = "__epoch"
 
 
-def results_arrangement(query: str) -> str:
-    return f"results-{storage_name(query)}"
-
-
 class ResultsSink(QuerySink):
     """Appends each epoch's rows to the result table."""
 
@@ -45,6 +42,10 @@ class ResultsSink(QuerySink):
         super().__init__(sink)
         # Found out now, so that a query whose groups cannot be told apart is refused.
         replaced_by(sink)
+
+    @property
+    def writes_files(self) -> bool:
+        return True
 
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         arrangement = epoch.state.arrangement(results_arrangement(self.name))

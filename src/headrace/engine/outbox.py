@@ -1,0 +1,133 @@
+"""The outbox: rows that a sink would not take, kept in the checkpoint until it does.
+
+What a query has computed is not lost because the place where it goes is full, slow or away. The
+rows of such an epoch are written beside the state and belong to its commit. Between and in later
+epochs they are handed over again, oldest first and under their own epoch's number, with growing
+pauses; until the sink has taken them, rows of later epochs queue behind them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headrace.engine.arrangements import Arrangement, StateFile
+from headrace.engine.branches import outbox_arrangement
+from headrace.engine.committed import Committed
+from headrace.engine.epoch import Epoch
+from headrace.engine.failpoints import reach
+from headrace.engine.relations import Relation
+from headrace.engine.sinks.base import QuerySink
+from headrace.engine.spark_errors import one_line
+from headrace.engine.writes import Steps, Write
+from headrace.errors import HeadraceError, SinkError
+
+
+def waiting_rows(state: Committed, query: str) -> Arrangement | None:
+    """What waits for a query's sink; None where nothing does."""
+    outbox = state.arrangements.get(outbox_arrangement(query))
+    return outbox if outbox is not None and outbox.files else None
+
+
+def waiting_before(state: Committed, query: str, epoch: int) -> Arrangement | None:
+    """What waited for a query's sink before this epoch."""
+    outbox = state.arrangements.get(outbox_arrangement(query))
+    return None if outbox is None else replace(outbox, files=outbox.before(epoch))
+
+
+def keep(epoch: Epoch, query: str, rows: Relation) -> Steps[int]:
+    """Put an epoch's rows into the outbox; the number of rows."""
+    name = outbox_arrangement(query)
+    written = yield Write(
+        f"outbox of {query}",
+        rows.query,
+        rows.schema,
+        path=epoch.checkpoint.new_path("state", name, f"{epoch.number:010d}"),
+    )
+    if written.rows:
+        epoch.state.arrangement(name).append(
+            StateFile(file.path, epoch.number, file.rows, file.size, None, None)
+            for file in written.files
+        )
+    else:
+        epoch.state.garbage += [(epoch.number, file.path) for file in written.files]
+    return written.rows
+
+
+def deliver(epoch: Epoch, sink: QuerySink) -> Steps[int]:
+    """Hand over what waits, epoch by epoch, until the sink refuses; the number of epochs.
+
+    Each epoch that the sink has taken leaves the outbox, also when a later one is refused.
+    """
+    outbox = epoch.state.arrangement(outbox_arrangement(sink.name))
+    delivered = 0
+    for number in sorted({file.epoch for file in outbox.files}):
+        files = outbox.of(number)
+        schema = sink.sink.schema
+        rows = Relation(epoch.executor.bind_files(files, schema), schema)
+        yield from sink.write(replace(epoch, number=number), rows)
+        reach("deliver.after")
+        outbox.replace(files, [])
+        epoch.state.garbage += [(epoch.number, file.path) for file in files]
+        delivered += 1
+    return delivered
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long to wait before a sink is tried again (seconds), and what may wait for it.
+
+    At the end of a run over what is there it is tried ``last_tries`` times before the run ends
+    without it. 0 rows is no bound.
+    """
+
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+    last_tries: int = 5
+    most_rows: int = 10_000_000
+
+
+@dataclass
+class Delivery:
+    """How it goes with a sink that did not take some rows."""
+
+    policy: RetryPolicy
+    error: HeadraceError
+    tries: int = 0
+    next_try: float = 0.0
+
+    def failed(self, now: float, error: HeadraceError) -> None:
+        pause = min(self.policy.first_pause * 2.0**self.tries, self.policy.longest_pause)
+        self.tries, self.next_try, self.error = self.tries + 1, now + pause, error
+
+
+def refusal(query: str, epoch: int, error: Exception) -> HeadraceError:
+    """What a sink's failure is called."""
+    if isinstance(error, HeadraceError):
+        return error
+    found = SinkError(
+        f"the sink of query {query!r} did not take the rows of epoch {epoch}: {one_line(error)}",
+        hint="mend the sink; the rows wait in the checkpoint until it takes them",
+    )
+    found.__cause__ = error
+    return found
+
+
+def undelivered(query: str, outbox: Arrangement, last: HeadraceError | None) -> SinkError:
+    """That a run has ended while rows were waiting."""
+    epochs = sorted({file.epoch for file in outbox.files})
+    span = f"epoch {epochs[0]}" if len(epochs) == 1 else f"epochs {epochs[0]} to {epochs[-1]}"
+    why = "" if last is None else f": {last.message}"
+    return SinkError(
+        f"{outbox.rows} rows of query {query!r} wait for its sink since {span}{why}",
+        hint="mend the sink and start again; they are in the checkpoint, and are delivered first",
+    )
+
+
+def too_many(query: str, rows: int, most: int, last: HeadraceError | None) -> SinkError:
+    """That a query cannot go on, because its sink takes nothing."""
+    why = "" if last is None else f"; the sink said: {last.message}"
+    return SinkError(
+        f"{rows} rows of query {query!r} wait for its sink, and spark.headrace.sink.outboxRows is "
+        f"{most}{why}",
+        hint="mend the sink and start again; nothing is lost",
+    )
