@@ -34,7 +34,7 @@ from headrace.engine.registered import RegisteredStream
 from headrace.engine.relations import table
 from headrace.engine.report import EpochReport
 from headrace.engine.runner import EpochRunner, Running, is_time_to_plan
-from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
+from headrace.engine.sinks import BatchFunction, QuerySink, claim_folders, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, results_arrangement, stored_schema
 from headrace.engine.standstills import Standstills
@@ -143,6 +143,8 @@ class Race:
             compile_queries([LiveQuery(sink, None)])
             output = make_sink(sink, self.spark, function)
             output.open()
+            if self.active and self._runner is not None:
+                claim_folders([output], self._runner._checkpoint, self._runner.state)
             state = QueryState(sink.name, self.settings.retained_progress)
             self._entries[folded(sink.name)] = _Entry(logical, sink, output, state)
             if self.active:
@@ -200,6 +202,7 @@ class Race:
     ) -> None:
         """Run the queries from where the checkpoint is; the coordinator leaves it in the end."""
         self._compare(state, live)
+        claim_folders([entry.output for entry in live.values()], checkpoint, state)
         self._runner = EpochRunner(
             self.executor,
             checkpoint,

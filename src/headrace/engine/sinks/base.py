@@ -15,6 +15,9 @@ class QuerySink(ABC):
 
     #: Whether ``write`` is sure to read every row it is given.
     reads_all = True
+    #: The folder that must be this query's alone, and whether it is by now (``ownership``).
+    folder: str | None = None
+    owns_folder = False
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
