@@ -34,6 +34,7 @@ from headrace.engine.sinks.base import QuerySink
 from headrace.engine.spark_errors import one_line
 from headrace.errors import CheckpointError, SinkError
 from headrace.names import folded, same_name, storage_name
+from headrace.redaction import without_passwords
 
 MARKER = f"{STAGING}/owner.json"
 _FORMAT = 1
@@ -119,7 +120,8 @@ class _Claim:
         self._state = state
         self._epoch = epoch
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        self._me = Owner(checkpoint.identity, sink.name, checkpoint.root, since)
+        place = without_passwords(checkpoint.root)
+        self._me = Owner(checkpoint.identity, sink.name, place, since)
         #: Who the folder says it belongs to.
         self._claimed: Owner | None = None
 

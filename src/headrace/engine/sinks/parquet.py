@@ -20,6 +20,7 @@ from headrace.engine.writes import Steps, Write
 from headrace.errors import SinkError
 from headrace.names import storage_name
 from headrace.plan.nodes import Sink
+from headrace.redaction import without_passwords
 
 
 class ParquetSink(QuerySink):
@@ -32,6 +33,11 @@ class ParquetSink(QuerySink):
                 f"query {sink.name!r} has no path to write to", hint="add .option('path', 'out/')"
             )
         self._path = self.folder = plain_path(options["path"]).rstrip("/")
+        if without_passwords(self._path) != self._path:
+            raise SinkError(
+                f"the path of query {sink.name!r} has a password in it: {self._path}",
+                hint="paths are written down in checkpoints; give credentials in Spark's settings",
+            )
         self._recent_rows: int | None = None
         #: What owners of the checkpoint before this one have staged; None until it was looked for.
         self._leftovers: list[str] | None = None
