@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace import redaction
 from headrace.cli import main
 from headrace.cli.console import err
 from tests.conftest import SOURCES
@@ -185,6 +187,53 @@ def test_names_of_every_kind(cli: Run, pipeline: Path) -> None:
         assert code == 0, error
         assert command[0] == "run" or "PER-auction" in out
     check_results(pipeline.parent / "out")
+
+
+@pytest.fixture
+def nothing_concealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_concealed", set())
+    monkeypatch.setattr(redaction, "_pattern", None)
+
+
+@pytest.mark.usefixtures("nothing_concealed")
+def test_secrets_are_used_and_never_shown(
+    cli: Run, pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path, an option, a setting and a part of the SQL; in all that is printed or written."""
+    for name, value in {"IN": "clicks", "TOKEN": "tok-4711", "LEAST": "'3' || '8'"}.items():
+        monkeypatch.setenv(f"HEADRACE_TEST_{name}", value)
+    text = (
+        PIPELINE.replace("path: clicks", "path: ${HEADRACE_TEST_IN}")
+        .replace("price >= 38", "price >= CAST(${HEADRACE_TEST_LEAST} AS BIGINT)")
+        .replace("options: {max", "options: {accessToken: '${HEADRACE_TEST_TOKEN}', max", 1)
+        .replace("settings: {", "settings: {spark.warehouse.password: hunter2, ")
+        .replace("out/titled}", "out/titled, options: {apiPassword: hunter3}}")
+    )
+    pipeline.write_text(text)
+    printed = []
+    modes = [("explain", pipeline, "--mode", mode) for mode in ("extended", "json", "dot")]
+    shared = [("merge", pipeline, "--mode", mode) for mode in ("simple", "json")]
+    for command in (*modes, *shared, ("run", pipeline, "--json")):
+        code, out, error = cli(*command)
+        assert code == 0, error
+        assert "json" not in command or json.loads(out)
+        printed += [out, error]
+    check_results(pipeline.parent / "out")
+    secrets = re.compile("tok-4711|hunter2|hunter3")
+    assert not secrets.search("".join(printed))
+    assert not re.search("'3' [|][|] '8'", "".join(printed))
+    for file in (*(pipeline.parent / "state").rglob("*"), *pipeline.parent.rglob("owner.json")):
+        if file.is_file():
+            assert not secrets.search(file.read_bytes().decode("latin-1")), file
+
+    # Spark quotes the path that it does not find.
+    monkeypatch.setenv("HEADRACE_TEST_IN", "no-such-place")
+    pipeline.write_text(text.replace("    schema: auction BIGINT, page STRING, ts TIMESTAMP\n", ""))
+    for command in (("run", pipeline), ("explain", pipeline)):
+        code, out, error = cli(*command)
+        assert code == 1
+        assert "***" in error
+        assert "no-such-place" not in out + error
 
 
 def test_run_as_a_process_of_its_own(pipeline: Path) -> None:

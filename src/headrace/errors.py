@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.redaction import redacted
+
 
 @dataclass(frozen=True)
 class Position:
@@ -41,12 +43,12 @@ class HeadraceError(Exception):
     ) -> None:
         if condition is not None:
             self.condition = condition
-        self.message = message
-        self.hint = hint
+        self.message = redacted(message)
+        self.hint = None if hint is None else redacted(hint)
         self.position = position
         place = f" ({position})" if position else ""
-        advice = f" - {hint}" if hint else ""
-        super().__init__(f"{self.condition}: {message}{place}{advice}")
+        advice = f" - {self.hint}" if hint else ""
+        super().__init__(f"{self.condition}: {self.message}{place}{advice}")
 
 
 class PlanError(HeadraceError):

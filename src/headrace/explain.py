@@ -26,6 +26,7 @@ from headrace.plan.json import plan_hash, to_json
 from headrace.plan.nodes import Node
 from headrace.plan.text import plan_text, plans_text
 from headrace.plan.window_graph import graph_cluster
+from headrace.redaction import redacted, redacted_json
 from headrace.stats.catalog import NO_STATISTICS, Statistics
 
 MODES = ("simple", "extended", "cost", "json", "dot")
@@ -71,6 +72,12 @@ class Explanation:
 
 def explain(query: Explanation, mode: str = "simple") -> str:
     """The explanation in one of the modes that PySpark has, or as ``dot``."""
+    if mode == "json":
+        return json.dumps(redacted_json(_as_json(query)), indent=2, ensure_ascii=False)
+    return redacted(_text(query, mode))
+
+
+def _text(query: Explanation, mode: str) -> str:
     match mode:
         case "simple":
             return _joined(
@@ -103,8 +110,6 @@ def explain(query: Explanation, mode: str = "simple") -> str:
                 _alternatives_section(query),
                 _advice_section(query),
             )
-        case "json":
-            return json.dumps(_as_json(query), indent=2, ensure_ascii=False)
         case "dot":
             beside = [
                 line

@@ -1,22 +1,27 @@
 """A pipeline file: streams, tables, queries and sinks, read from YAML without Spark.
 
 The dataclasses say what a file may hold, ``load_pipeline`` reads one. Every error names file, line
-and column (``yaml_nodes`` has the walk that makes this possible).
+and column (``yaml_nodes`` has the walk that makes this possible). Values may come from the
+environment (``environment``); where they are not names and the like they are not shown any more, in
+this whole process, and neither are options that look secret (``redaction``).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import yaml
 
+from headrace.environment import Substituted
 from headrace.errors import Position, SettingError
 from headrace.names import folded, query_name_advice, relation_name_advice
 from headrace.plan.durations import parse_duration, positive_duration
+from headrace.redaction import conceal, conceal_options, redacted, shown_option
 from headrace.settings import PREFIX, read_settings
-from headrace.yaml_nodes import Context, Fields, PipelineError, compose
+from headrace.yaml_nodes import Context, Fields, PipelineError, compose, put_in_values
 
 __all__ = [
     "Pipeline",
@@ -40,8 +45,20 @@ _QUERY_KEYS = ("name", "sql", "outputMode", "sink")
 _SINK_KEYS = ("format", "path", "options")
 
 
-@dataclass(frozen=True)
-class StreamSpec:
+class _Shown:
+    """Prints itself without what must not be shown."""
+
+    def __repr__(self) -> str:
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.repr}  # type: ignore[arg-type]
+        for name, value in values.items():
+            if isinstance(value, Mapping):
+                values[name] = {key: shown_option(key, text) for key, text in value.items()}
+        shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        return redacted(f"{type(self).__name__}({shown})")
+
+
+@dataclass(frozen=True, repr=False)
+class StreamSpec(_Shown):
     """A stream to register: Spark's reader on one side, its time on the other."""
 
     name: str
@@ -56,8 +73,8 @@ class StreamSpec:
     at: Position = field(compare=False)
 
 
-@dataclass(frozen=True)
-class TableSpec:
+@dataclass(frozen=True, repr=False)
+class TableSpec(_Shown):
     """A static relation to register."""
 
     name: str
@@ -68,8 +85,8 @@ class TableSpec:
     at: Position = field(compare=False)
 
 
-@dataclass(frozen=True)
-class SinkSpec:
+@dataclass(frozen=True, repr=False)
+class SinkSpec(_Shown):
     """Where a query's results go."""
 
     format: str = "console"
@@ -77,8 +94,8 @@ class SinkSpec:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class QuerySpec:
+@dataclass(frozen=True, repr=False)
+class QuerySpec(_Shown):
     """A standing query with its sink."""
 
     name: str
@@ -90,10 +107,14 @@ class QuerySpec:
     # scalar written with |), so that a position in the SQL can be given as one in the file.
     sql_at: Position = field(compare=False)
     sql_is_block: bool = field(compare=False)
+    # How it stands in the file, if values from the environment were put in.
+    sql_written: Substituted | None = field(default=None, compare=False, repr=False)
 
     def position_in_file(self, inside: Position) -> Position:
         """Turn a position inside the SQL into one in the pipeline file."""
         if self.sql_is_block:
+            if self.sql_written is not None:
+                inside = self.sql_written.position_written(inside)
             line, indent = self.sql_at.line, self.sql_at.column - 1
             return Position(line + inside.line - 1, indent + inside.column, self.sql_at.file)
         # In a quoted or folded scalar the lines of the SQL are not the lines of the file.
@@ -108,8 +129,8 @@ class Trigger:
     processing_time: str | None = None
 
 
-@dataclass(frozen=True)
-class Pipeline:
+@dataclass(frozen=True, repr=False)
+class Pipeline(_Shown):
     """All that one file says."""
 
     streams: tuple[StreamSpec, ...]
@@ -120,7 +141,7 @@ class Pipeline:
     settings: Mapping[str, str]
 
 
-def load_pipeline(path: str | Path) -> Pipeline:
+def load_pipeline(path: str | Path, environment: Mapping[str, str] | None = None) -> Pipeline:
     """Read a pipeline file; relative paths in it are relative to the file's own directory."""
     file = Path(path)
     try:
@@ -128,13 +149,50 @@ def load_pipeline(path: str | Path) -> Pipeline:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise PipelineError(f"cannot read {file}: {reason}") from None
-    return parse_pipeline(text, file=str(path), base=file.parent)
+    return parse_pipeline(text, file=str(path), base=file.parent, environment=environment)
 
 
-def parse_pipeline(text: str, *, file: str = "<text>", base: Path | None = None) -> Pipeline:
-    """Read a pipeline from its text; ``base`` is what relative paths are relative to."""
+def parse_pipeline(
+    text: str,
+    *,
+    file: str = "<text>",
+    base: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Pipeline:
+    """Read a pipeline from its text; ``base`` is what relative paths are relative to.
+
+    The environment is that of the process, unless another is given.
+    """
     root = compose(text, file)
-    top = Fields(root, Context(file, text, base), "a pipeline", _KEYS)
+    found = put_in_values(root, text, file, os.environ if environment is None else environment)
+    context = Context(file, text, base, found)
+    try:
+        pipeline = _pipeline(root, context)
+    except PipelineError as error:
+        # What a value was meant for is not known before it has been read.
+        secret = [value for written in found.values() for value in written.values]
+        hint = None if error.hint is None else redacted(error.hint, secret)
+        raise PipelineError(
+            redacted(error.message, secret), hint=hint, position=error.position
+        ) from None
+    conceal(
+        value
+        for node, written in found.items()
+        for value in written.values
+        if node not in context.public
+    )
+    for options in (
+        pipeline.settings,
+        *(stream.options for stream in pipeline.streams),
+        *(table.options for table in pipeline.tables),
+        *(query.sink.options for query in pipeline.queries),
+    ):
+        conceal_options(options)
+    return pipeline
+
+
+def _pipeline(root: yaml.Node, context: Context) -> Pipeline:
+    top = Fields(root, context, "a pipeline", _KEYS)
     streams = top.each("streams", _stream)
     tables = top.each("tables", _table)
     queries = top.each("queries", _query)
@@ -160,11 +218,11 @@ def _stream(node: yaml.Node, context: Context) -> StreamSpec:
     fields = Fields(node, context, "a stream", _STREAM_KEYS)
     return StreamSpec(
         name=fields.name("name", relation_name_advice),
-        format=fields.text("format", required=True),
+        format=fields.public_text("format"),
         path=fields.path("path"),
         schema=fields.optional_text("schema"),
         options=_plain(fields.options("options")),
-        time=fields.text("time", required=True),
+        time=fields.public_text("time"),
         delay=fields.duration("delay", parse_duration),
         ttl=fields.duration("ttl", lambda text: positive_duration(text, "ttl")),
         idle=fields.duration("idle", lambda text: positive_duration(text, "idle")),
@@ -176,7 +234,7 @@ def _table(node: yaml.Node, context: Context) -> TableSpec:
     fields = Fields(node, context, "a table", _TABLE_KEYS)
     return TableSpec(
         name=fields.name("name", relation_name_advice),
-        format=fields.text("format", required=True),
+        format=fields.public_text("format"),
         path=fields.path("path"),
         schema=fields.optional_text("schema"),
         options=_plain(fields.options("options")),
@@ -194,6 +252,7 @@ def _query(node: yaml.Node, context: Context) -> QuerySpec:
         at=fields.here("name"),
         sql_at=fields.text_start("sql"),
         sql_is_block=fields.is_block("sql"),
+        sql_written=fields.written("sql"),
     )
 
 
@@ -212,6 +271,7 @@ def _sink(node: yaml.Node, context: Context) -> SinkSpec:
 def _trigger(node: yaml.Node, context: Context) -> Trigger:
     advice = "write 'trigger: availableNow' or 'trigger: {processingTime: 2 seconds}'"
     if isinstance(node, yaml.ScalarNode):
+        context.public.add(node)
         if node.value == "availableNow":
             return Trigger()
         raise PipelineError(

@@ -36,6 +36,7 @@ from headrace.plan.nodes import Node, OutputMode, Sink
 from headrace.plan.output_modes import natural_mode, output_modes
 from headrace.plan.text import plan_text
 from headrace.plan.types import Schema
+from headrace.redaction import conceal_options
 from headrace.stats.catalog import Statistics
 
 
@@ -300,6 +301,7 @@ class QueryWriter:
         """Let the query join: at once if the race runs, else when it starts."""
         if path is not None:
             self._options["path"] = path
+        conceal_options(self._options)
         race, plan = self._query._race, self._query.optimized.plan
         sink = Sink(
             plan,

@@ -18,6 +18,7 @@ from headrace.plan.durations import parse_duration, positive_duration
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Node, Source, Table
 from headrace.plan.types import TIMESTAMP, DataType, Field, Schema
 from headrace.query import Query, QueryHandle, QueryWriter, RankedPlan
+from headrace.redaction import redacted_json
 from headrace.registration import check_plan
 from headrace.settings import Settings, read_settings
 from headrace.sql import AskedFunction, plan_query
@@ -189,7 +190,7 @@ class Headrace:
 
     def streamProgress(self, name: str) -> list[dict[str, Any]]:
         """Spark's own progress reports of a stream's ingest query."""
-        return self._race.stream_progress(name)
+        return [redacted_json(report) for report in self._race.stream_progress(name)]
 
     def results(self, name: str) -> DataFrame:
         """The rows that a query with ``format("results")`` has produced up to now."""

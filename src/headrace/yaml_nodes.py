@@ -1,21 +1,30 @@
 """YAML read as nodes with positions: the ground under pipeline files.
 
 The text is walked as YAML *nodes*, not as loaded values, because only nodes know where they stand.
-``compose`` makes the tree, and ``Fields`` is the walk over one mapping of it: it knows which keys
-there may be, and each of its methods takes one key as one kind of value or says what is wrong.
+``compose`` makes the tree, ``put_in_values`` those from the environment into it, and ``Fields`` is
+the walk over one mapping of it: it knows which keys there may be, and each of its methods takes one
+key as one kind of value or says what is wrong.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
 import yaml
 
+from headrace.environment import (
+    Nested,
+    Substituted,
+    Unset,
+    position_in,
+    references,
+    substituted,
+)
 from headrace.errors import DurationError, HeadraceError, Position
 
 T = TypeVar("T")
@@ -36,7 +45,9 @@ def compose(text: str, file: str) -> yaml.Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = Position(mark.line + 1, mark.column + 1, file) if mark else None
-        raise PipelineError(f"not YAML: {error.problem}", position=position) from None
+        # Between braces, and nowhere else, YAML takes those of a reference for its own.
+        hint = "quote values with ${…} that stand inside { }" if _is_reference(text, mark) else None
+        raise PipelineError(f"not YAML: {error.problem}", hint=hint, position=position) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line = before.count("\n") + 1
@@ -53,11 +64,72 @@ def compose(text: str, file: str) -> yaml.Node:
     return root
 
 
+def _is_reference(text: str, mark: yaml.Mark | None) -> bool:
+    return mark is not None and text[max(0, mark.index - 1) : mark.index + 1] == "${"
+
+
+def put_in_values(
+    root: yaml.Node, text: str, file: str, environment: Mapping[str, str]
+) -> dict[yaml.Node, Substituted]:
+    """Replace references to the environment in all values of the tree; those that have any."""
+    changed: dict[yaml.Node, Substituted] = {}
+    for node in _values(root):
+        try:
+            done = substituted(node.value, environment.get)
+        except Unset as error:
+            raise PipelineError(
+                f"the environment has no {error.name}",
+                hint=f"set it, or write ${{{error.name}:-default}}; $${{ stands for ${{ itself",
+                position=_place_of(node, error.number, text, file),
+            ) from None
+        except Nested as error:
+            raise PipelineError(
+                "a default cannot name another value",
+                hint="write it out, or set the variable",
+                position=_place_of(node, error.number, text, file),
+            ) from None
+        if done.pieces:
+            changed[node] = done
+            node.value = done.text
+    return changed
+
+
+def _values(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """All scalars that are not keys, each once, however often it is referred to."""
+    seen: set[int] = set()
+    due = [root]
+    while due:
+        node = due.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            yield node
+        elif isinstance(node, yaml.MappingNode):
+            due += [value for _, value in reversed(node.value)]
+        else:
+            due += reversed(node.value)
+
+
+def _place_of(node: yaml.ScalarNode, number: int, text: str, file: str) -> Position:
+    """Where one of the references of a scalar stands in the file."""
+    begin = node.start_mark.index
+    places = references(text[begin : node.end_mark.index])
+    if len(places) != len(references(node.value)):
+        # Escapes, or a comment behind the | of a block.
+        return Position(node.start_mark.line + 1, node.start_mark.column + 1, file)
+    return position_in(text, begin + places[number], file)
+
+
 @dataclass(frozen=True)
 class Context:
     file: str
     text: str
     base: Path | None
+    #: Values that are not as written in the file.
+    substituted: Mapping[yaml.Node, Substituted] = field(default_factory=dict)
+    #: Values that everybody sees, such as names.
+    public: set[yaml.Node] = field(default_factory=set)
 
     def position(self, node: yaml.Node) -> Position:
         return Position(node.start_mark.line + 1, node.start_mark.column + 1, self.file)
@@ -130,15 +202,29 @@ class Fields:
     def text(self, key: str, *, required: bool) -> str:
         return self.optional_text(key, required) or ""
 
+    def public_text(self, key: str, *, required: bool = True) -> str:
+        """A text that is no secret whatever it is made of: it is shown everywhere."""
+        self._publish(key)
+        return self.text(key, required=required)
+
+    def _publish(self, key: str) -> None:
+        if key in self._values:
+            self._context.public.add(self._values[key])
+
+    def written(self, key: str) -> Substituted | None:
+        """How a value was written, if that is not how it reads."""
+        return self._context.substituted.get(self._values[key])
+
     def name(self, key: str, advice_for: Callable[[str], str | None]) -> str:
         """A name, of which ``advice_for`` says what to do about it if it is not a good one."""
-        name = self.text(key, required=True)
+        name = self.public_text(key)
         advice = advice_for(name)
         if advice is not None:
             raise self._error(f"{name!r} cannot be a name", self._values[key], advice)
         return name
 
     def choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
+        self._publish(key)
         value = self.optional_text(key)
         if value is None:
             return default
@@ -149,6 +235,7 @@ class Fields:
         return value
 
     def duration(self, key: str, read: Callable[[str], int]) -> str | None:
+        self._publish(key)
         text = self.optional_text(key)
         if text is not None:
             try:

@@ -17,7 +17,7 @@ import typer
 
 from headrace import __version__
 from headrace.cli.bench import bench
-from headrace.cli.console import print_error
+from headrace.cli.console import print_error, print_traceback
 from headrace.cli.demo import demo
 from headrace.cli.explain import explain
 from headrace.cli.merge import merge
@@ -67,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(args=[a for a in given if a != "--debug"], prog_name="headrace", obj=debug)
     except Exception as error:
         if debug or not _is_expected(error):
+            sys.excepthook = print_traceback
             raise
         print_error(error)
         sys.exit(1)

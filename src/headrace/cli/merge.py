@@ -29,6 +29,7 @@ from headrace.pipeline import (
     TableSpec,
     load_pipeline,
 )
+from headrace.redaction import redacted_json
 from headrace.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def merge(
     if mode is Mode.json:
         seconds = {"planning": round(planned - began, 4), "merging": round(ended - planned, 4)}
         report = {"files": [str(file) for file in files], "arithmetic": arithmetic.value}
-        print(json_text.dumps({**report, "seconds": seconds, **to_json(described)}, indent=1))
+        found = redacted_json({**report, "seconds": seconds, **to_json(described)})
+        print(json_text.dumps(found, indent=1))
         return
     if mode is Mode.simple:
         times = f"planned in {_duration(planned - began)}, merged in {_duration(ended - planned)}"

@@ -16,6 +16,7 @@ import typer
 from headrace.cli.console import err, note, out
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline, QuerySpec, Trigger, load_pipeline
+from headrace.redaction import redacted_json
 
 if TYPE_CHECKING:
     from headrace.session import Headrace, Query, QueryHandle
@@ -57,7 +58,8 @@ def run(
             query if query.error else replace(query, state=ended) for query in glances(handles)
         ]
     if json:
-        print(json_text.dumps({"queries": [query.to_json() for query in found]}, indent=1))
+        report = {"queries": [redacted_json(query.to_json()) for query in found]}
+        print(json_text.dumps(report, indent=1))
     elif any(query.epoch is not None or query.error for query in found):
         out.print(query_table(found))
     if failure is not None:

@@ -6,16 +6,21 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
+from headrace.redaction import redacted
 from headrace.settings import PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
 class JavaError(HeadraceError):
@@ -121,20 +126,35 @@ def _start(configuration: Mapping[str, str], log: Path, debug: bool) -> SparkSes
 
 @contextmanager
 def _java_log(file: Path | None) -> Iterator[None]:
-    """Send what Java writes to standard error to a file.
+    """Send what Java writes to standard error to a file, or on to standard error.
 
     Java inherits the descriptor when it starts and keeps it, so the start is all that is wrapped;
     Spark's greetings and warnings would otherwise run through the screens of a command.
     """
-    if file is None:
-        yield
-        return
     sys.stderr.flush()
     kept = os.dup(2)
-    with file.open("wb") as log:
-        os.dup2(log.fileno(), 2)
+    target = _redacted_to(os.dup(kept)) if file is None else os.open(file, _NEW)
+    os.dup2(target, 2)
+    os.close(target)
     try:
         yield
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def _redacted_to(target: int) -> int:
+    """A descriptor; what is written to it comes out at the target without what must not be shown.
+
+    Its reader ends with the last process that writes.
+    """
+    reader, writer = os.pipe()
+
+    def pass_on() -> None:
+        with open(reader, errors="replace") as lines, open(target, "w") as shown:
+            for line in lines:
+                shown.write(redacted(line))
+                shown.flush()
+
+    threading.Thread(target=pass_on, name="spark's log", daemon=True).start()
+    return writer

@@ -71,6 +71,11 @@ class Checkpoint:
         return self.path(area, folder, f"{name}-t{self._lease.term}")
 
     @property
+    def identity(self) -> str:
+        """What a checkpoint is called wherever it lies; known once it is open."""
+        return self._race
+
+    @property
     def race(self) -> str:
         """What tells this race's files from those of others in a folder that it shares."""
         return self._race[:_MARK_LENGTH]

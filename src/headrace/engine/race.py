@@ -44,7 +44,7 @@ from headrace.engine.relations import table
 from headrace.engine.report import EpochReport
 from headrace.engine.restarts import mended, other_state, settle_failed
 from headrace.engine.runner import EpochRunner, Running, Waiting, is_time_to_plan
-from headrace.engine.sinks import BatchFunction, QuerySink, make_sink
+from headrace.engine.sinks import BatchFunction, QuerySink, claim_folders, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, stored_schema
 from headrace.engine.standstills import Standstills
@@ -162,6 +162,8 @@ class Race:
             compile_queries([LiveQuery(sink, None)])
             output = make_sink(sink, self.spark, function)
             output.open()
+            if self.active and self._runner is not None:
+                claim_folders([output], self._runner._checkpoint, self._runner.state)
             state = QueryState(sink.name, self.settings.retained_progress)
             self._entries[folded(sink.name)] = _Entry(logical, sink, output, state)
             if self.active:
@@ -237,6 +239,7 @@ class Race:
         schemas = {name: entry.sink.schema for name, entry in live.items()}
         skipped = settle_failed(state, schemas, choices)
         self._compare(state, live, choices)
+        claim_folders([entry.output for entry in live.values()], checkpoint, state)
         runner = self._runner = self._runner_on(checkpoint, state, _key(checkpoint.root))
         runner.owes_commit = len(state.branches) < was
         runner.use(

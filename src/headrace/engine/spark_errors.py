@@ -7,6 +7,8 @@ import re
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from headrace.redaction import redacted
+
 _NOISE = re.compile(r"\s+")
 # Of a Python traceback only the last line is worth reading: the only one not indented.
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^\n]*)")
@@ -27,6 +29,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _short(message: str, limit: int = 300) -> str:
-    message = _TRACEBACK.sub(r"\1", message)
+    # Before it is cut off: of a value that is hidden no part is shown either.
+    message = _TRACEBACK.sub(r"\1", redacted(message))
     message = _NOISE.sub(" ", message).strip()
     return message if len(message) <= limit else message[: limit - 1] + "…"

@@ -18,7 +18,13 @@ class Storage(Protocol):
     """Where an epoch writes, and what makes it true."""
 
     @property
+    def root(self) -> str: ...
+
+    @property
     def files(self) -> FileSystem: ...
+
+    @property
+    def identity(self) -> str: ...
 
     @property
     def race(self) -> str: ...
@@ -44,6 +50,14 @@ class BranchStorage:
     def __init__(self, whole: Storage, query: str) -> None:
         self._whole = whole
         self._mark = f"-of-{storage_name(query)}"
+
+    @property
+    def root(self) -> str:
+        return self._whole.root
+
+    @property
+    def identity(self) -> str:
+        return self._whole.identity
 
     @property
     def files(self) -> FileSystem:

@@ -10,6 +10,7 @@ from headrace.errors import QueryError
 from headrace.merge.describe import DescribedOperator, DescribedPlan, Description
 from headrace.plan.dot import plans_dot, quoted, wrapped
 from headrace.plan.text import node_details
+from headrace.redaction import redacted, redacted_json
 
 MODES = ("simple", "json", "dot")
 
@@ -22,11 +23,11 @@ def explain_merged(description: Description, mode: str = "simple") -> str:
     """The description in one of the modes."""
     match mode:
         case "simple":
-            return _text(description)
+            return redacted(_text(description))
         case "json":
-            return json.dumps(to_json(description), indent=2, ensure_ascii=False)
+            return json.dumps(redacted_json(to_json(description)), indent=2, ensure_ascii=False)
         case "dot":
-            return _dot(description)
+            return redacted(_dot(description))
         case _:
             raise QueryError(
                 f"explain of all queries has no mode {mode!r}",

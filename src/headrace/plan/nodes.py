@@ -19,6 +19,7 @@ from headrace.plan.expressions import AggregateCall, Column, Expr, Named
 from headrace.plan.hashing import hashed_once
 from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW, Field, Schema
 from headrace.plan.windows import Given, Hopping, Landmark, Window
+from headrace.redaction import shown_option
 
 WINDOW_COLUMN = "window"
 WINDOW_ID_COLUMN = "window_id"
@@ -427,6 +428,13 @@ class Sink(Node):
     @cached_property
     def schema(self) -> Schema:
         return self.input.schema
+
+    def __repr__(self) -> str:
+        options = tuple((key, shown_option(key, value)) for key, value in self.options)
+        return (
+            f"Sink(input={self.input!r}, name={self.name!r}, format={self.format!r}, "
+            f"mode={self.mode!r}, options={options!r})"
+        )
 
 
 def qualified(schema: Schema, alias: str | None) -> Schema:

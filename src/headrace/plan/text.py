@@ -42,6 +42,7 @@ from headrace.plan.nodes import (
     Within,
 )
 from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing, Window
+from headrace.redaction import redacted, shown_option
 
 # How tightly Spark's grammar binds, loosest first.
 _OR, _AND, _NOT, _PREDICATE = 1, 2, 3, 4
@@ -298,7 +299,12 @@ def _shifted(time: str, by: int) -> str:
 
 
 def node_details(node: Node) -> tuple[str, list[str]]:
-    """A node's title and the parts that describe it, without its inputs."""
+    """A node's title and the parts that describe it, without its inputs, as they may be shown."""
+    title, parts = _details(node)
+    return redacted(title), [redacted(part) for part in parts]
+
+
+def _details(node: Node) -> tuple[str, list[str]]:
     match node:
         case Source():
             time = f"time {_name(node.time)}" + (" (processing)" if node.processing else "")
@@ -325,7 +331,7 @@ def node_details(node: Node) -> tuple[str, list[str]]:
         case Union():
             return "Union", []
         case Sink():
-            parts = [f"{key}={value}" for key, value in node.options]
+            parts = [f"{key}={shown_option(key, value)}" for key, value in node.options]
             return f"Sink {node.name} to {node.format}, {node.mode.value}", parts
         case _:
             raise PlanError(f"cannot print a node of kind {type(node).__name__}")

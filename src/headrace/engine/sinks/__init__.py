@@ -1,7 +1,8 @@
 """Sinks: where the rows of a query go, each in its own file.
 
 A sink writes within an epoch (staged, or in memory) and publishes after the commit, so nobody ever
-sees rows of an epoch that is done again.
+sees rows of an epoch that is done again. A folder that a sink writes to is that of one query of one
+checkpoint (``ownership``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from headrace.engine.sinks.console import ConsoleSink
 from headrace.engine.sinks.foreach import ForeachBatchSink
 from headrace.engine.sinks.memory import MemorySink
 from headrace.engine.sinks.noop import NoopSink
+from headrace.engine.sinks.ownership import claim_folders
 from headrace.engine.sinks.parquet import ParquetSink
 from headrace.engine.sinks.results import ResultsSink
 from headrace.errors import SinkError
@@ -24,7 +26,7 @@ from headrace.plan.nodes import Sink
 BatchFunction = Callable[[DataFrame, int], None]
 FORMATS = ("parquet", "memory", "console", "foreachBatch", "results", "noop")
 
-__all__ = ["FORMATS", "BatchFunction", "QuerySink", "make_sink"]
+__all__ = ["FORMATS", "BatchFunction", "QuerySink", "claim_folders", "make_sink"]
 
 
 def make_sink(sink: Sink, spark: SparkSession, function: BatchFunction | None) -> QuerySink:

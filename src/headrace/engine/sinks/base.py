@@ -18,11 +18,9 @@ class QuerySink(ABC):
     #: Whether it writes to a place of its own, which may be broken though all else is whole. What
     #: such a sink does not take waits in the checkpoint (``engine/outbox.py``).
     is_outside = False
-
-    @property
-    def writes_files(self) -> bool:
-        """Whether its rows become files: of the checkpoint, at least where the sink is broken."""
-        return self.is_outside
+    #: The folder that must be this query's alone, and whether it is by now (``ownership``).
+    folder: str | None = None
+    owns_folder = False
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -30,6 +28,11 @@ class QuerySink(ABC):
     @property
     def name(self) -> str:
         return self.sink.name
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether its rows become files: of the checkpoint, at least where the sink is broken."""
+        return self.is_outside
 
     def open(self) -> None:  # noqa: B027 - most sinks have nothing to prepare
         """Check, before the query starts, that the sink can be written."""

@@ -2,7 +2,7 @@
 
 Readers see only committed epochs: an epoch is staged in a hidden folder beside them, and its files
 appear one by one after the commit (``engine/publishing.py``). ``epoch`` comes out as a partition
-column.
+column. The folder belongs to this query alone (``ownership``).
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from headrace.engine.files import FileSystem, is_local, plain_path
 from headrace.engine.publishing import STAGING, Publication
 from headrace.engine.relations import Relation
 from headrace.engine.sinks.base import QuerySink
+from headrace.engine.sinks.ownership import claim_now
 from headrace.engine.writes import Steps, Write
 from headrace.errors import SinkError
 from headrace.names import storage_name
 from headrace.plan.nodes import Sink
+from headrace.redaction import without_passwords
 
 
 class ParquetSink(QuerySink):
@@ -32,7 +34,12 @@ class ParquetSink(QuerySink):
             raise SinkError(
                 f"query {sink.name!r} has no path to write to", hint="add .option('path', 'out/')"
             )
-        self._path = plain_path(options["path"]).rstrip("/")
+        self._path = self.folder = plain_path(options["path"]).rstrip("/")
+        if without_passwords(self._path) != self._path:
+            raise SinkError(
+                f"the path of query {sink.name!r} has a password in it: {self._path}",
+                hint="paths are written down in checkpoints; give credentials in Spark's settings",
+            )
         self._recent_rows: int | None = None
         #: What owners of the checkpoint before this one have staged; None until it was looked for.
         self._leftovers: list[str] | None = None
@@ -41,11 +48,11 @@ class ParquetSink(QuerySink):
     def open(self) -> None:
         if not is_local(self._path):
             return
-        try:
-            os.makedirs(self._path, exist_ok=True)
-            allowed = os.access(self._path, os.W_OK)
-        except OSError:
-            allowed = False
+        # The folder itself is made when it is claimed: a query that is refused leaves nothing.
+        place = self._path
+        while place and not os.path.lexists(place):
+            place = os.path.dirname(place)
+        allowed = os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)
         if not allowed:
             raise SinkError(
                 f"query {self.name!r} cannot write to {self._path}",
@@ -53,6 +60,8 @@ class ParquetSink(QuerySink):
             )
 
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+        if not self.owns_folder:
+            claim_now(self, epoch.checkpoint, epoch.state)
         staging = f"{self._path}/{STAGING}/{storage_name(self.name)}"
         staged = f"{staging}/{epoch.checkpoint.staging_name(epoch.number)}"
         files = self._files = epoch.checkpoint.files_of(staged)
