@@ -35,6 +35,7 @@ from tests.support.script import (
     refused,
     span,
 )
+from tests.support.stage import read_epochs
 
 pytestmark = pytest.mark.spark
 
@@ -342,3 +343,29 @@ def test_a_full_disk(spark: SparkSession, tmp_path: Path, small_disk: Path) -> N
     Advance().play(stage)
     expected = [(f"{i:040d}", 1) for i in range(20)] + [(key, 2) for key in keys]
     assert_same_rows(stage.answer("totals"), expected)
+
+
+def test_a_full_disk_under_a_sink(spark: SparkSession, tmp_path: Path, small_disk: Path) -> None:
+    """The checkpoint has room: the rows wait there, and the queries go on."""
+    stage = Stage(spark, tmp_path, {"spark.headrace.sink.lastTries": "1"}, {"bids": BIDS})
+    stage.open()
+    out = small_disk / "out"
+    rows = "SELECT k, v FROM bids"
+    StartQuery("healthy", rows, format="results").play(stage)
+    StartQuery("full", rows, options=(("path", str(out)),)).play(stage)
+    AddData("bids", ("a", 1, 1)).play(stage)
+    Advance().play(stage)
+    filler = small_disk / "filler"
+    with open(filler, "wb") as file:
+        status = os.statvfs(small_disk)
+        file.write(b"x" * (status.f_bavail * status.f_frsize - 20_000))
+    keys = [os.urandom(20).hex() for _ in range(5_000)]
+    AddData("bids", *((key, 2, 2) for key in keys)).play(stage)
+    error = refused(lambda: Advance().play(stage))
+    check_error(error, "SINK_FAILED", "5000 rows of query 'full' wait for its sink")
+    assert_same_rows(stage.answer("healthy"), [("a", 1), *((key, 2) for key in keys)])
+    filler.unlink()
+    Restart().play(stage)
+    Advance().play(stage)
+    assert_same_rows(read_epochs(str(out)), [("a", 1), *((key, 2) for key in keys)])
+    stage.race.stop()

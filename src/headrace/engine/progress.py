@@ -56,8 +56,11 @@ class QueryState:
         told: dict[str, Any] = {"message": self.message, "isActive": self.active}
         if self.visible_from is not None:
             told["from"] = timestamp(self.visible_from)
-        if self.active and self.warning is not None:
-            told["warning"] = self.warning
+        warning = self.warning
+        if warning is None and self.waiting is not None:
+            warning = f"{self.waiting['rows']} rows wait for its sink"
+        if self.active and warning is not None:
+            told["warning"] = warning
         if self.active and self.paused:
             told["paused"] = dict(self.paused)
         if self.waiting is not None:
