@@ -247,6 +247,13 @@ SETTINGS: tuple[Setting, ...] = (
         "may take it over. On the same machine a dead one is noticed at once.",
     ),
     Setting(
+        "sink.timeout",
+        "0 seconds",
+        _duration,
+        "How long a foreachBatch function may take; after that its Spark jobs are cancelled and "
+        "the sink has failed. 0 sets no bound.",
+    ),
+    Setting(
         "allowQueryChange",
         "false",
         _boolean,
@@ -408,6 +415,7 @@ class Settings:
     retained_commits: int
     checkpoint_flush: bool
     lease_timeout: int
+    sink_timeout: int
     allow_query_change: bool
     disabled_rules: frozenset[str]
     reorder_joins: bool

@@ -149,7 +149,7 @@ def test_the_only_query_fails_and_nothing_is_lost(spark: SparkSession, tmp_path:
         AddData("bids", ("a", 1, 1)),
         AddData("bids", ("b", 2, 2)),
         AddData("bids", ("c", 3, 3)),
-        ExpectError(Advance(), "QUERY_FAILED", "'printed' failed: the printer is on fire"),
+        ExpectError(Advance(), "SINK_FAILED", "failed in epoch 2: the printer is on fire"),
         Check("it tells", lambda stage: stage.handles["printed"].status["message"] == "failed"),
         Check("one epoch counts", lambda stage: stage.last_epoch() == 1),
         Check("mended", mend),

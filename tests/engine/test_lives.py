@@ -219,8 +219,7 @@ def test_sinks_and_one_that_raises(
     failed = stage.handles["refused"]
     assert failed.status == {"message": "failed", "isActive": False}
     assert str(failed.exception()) == (
-        "QUERY_FAILED: query 'refused' failed: no room for epoch 2 - "
-        "mend the cause and start it again; the other queries go on"
+        "SINK_FAILED: the function of query 'refused' failed in epoch 2: no room for epoch 2"
     )
     healthy = [name for name in stage.handles if name != "refused"]
     assert all(stage.handles[name].exception() is None for name in healthy)

@@ -6,16 +6,19 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.errors import HeadraceError
 from headrace.settings import PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+T = TypeVar("T")
 
 
 class JavaError(HeadraceError):
@@ -65,6 +68,24 @@ def _session_of_running_spark(settings: Mapping[str, str]) -> SparkSession | Non
         if key.startswith(PREFIX) or session.conf.isModifiable(key):
             session.conf.set(key, value)
     return session
+
+
+def with_active_session(work: Callable[[], T]) -> Callable[[], T]:
+    """The work for another thread, in which the session that is active here is so, too."""
+    if "pyspark" not in sys.modules:
+        return work
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None or active._jvm is None:
+        return work
+    jvm, session = active._jvm, active._jsparkSession
+
+    def run() -> T:
+        jvm.SparkSession.setActiveSession(session)
+        return work()
+
+    return run
 
 
 def _require_java() -> None:

@@ -8,6 +8,8 @@ there: the watermark is that of all rows of the stream, not of the rows that som
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +24,28 @@ from headrace.names import quoted
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source
 
 OnBatch = Callable[[str, DataFrame, int], None]
+
+# How often it is looked whether Spark has ended a query.
+_LOOK = 0.01
+
+
+class Withdrawn(Exception):
+    """The stream's query is being stopped; its batch comes again when it is started anew.
+
+    Spark takes a callback's exception for the end of a query that was stopped, about which there is
+    nothing to log, if its text is that of a call into Java that was interrupted.
+    """
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(
+            "py4j.protocol.Py4JJavaError: An error occurred while calling the engine: "
+            f"java.lang.InterruptedException: stream {stream!r} is withdrawn"
+        )
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Py4J logs what callbacks raise, with a stack; that one was withdrawn is no news."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], Withdrawn)
 
 
 @dataclass(frozen=True)
@@ -56,6 +80,7 @@ class Ingest:
             on_batch(stream, batch, number)
             reach(f"returned.{stream}")
 
+        logging.getLogger("py4j.clientserver").addFilter(_is_news)
         try:
             writer = pruned(frame, source).writeStream.foreachBatch(hand_over)
             writer = writer.option("checkpointLocation", checkpoint)
@@ -86,8 +111,28 @@ class Ingest:
             condition="STREAM_FAILED",
         )
 
-    def stop(self) -> None:
-        self._query.stop()
+    def stop(self, let_go: Callable[[], None]) -> None:
+        """Stop Spark's query, and wait for its end.
+
+        A batch that waits in the callback is to be let go, with ``Withdrawn``, once Spark knows
+        that the query is being stopped: before that, it would be told as a failure.
+        """
+        failures: list[Exception] = []
+
+        def stop() -> None:
+            try:
+                self._query.stop()
+            except Exception as error:
+                failures.append(error)
+
+        stopping = threading.Thread(target=stop, name="headrace-stop", daemon=True)
+        stopping.start()
+        while stopping.is_alive():
+            if not self.active:
+                let_go()
+            stopping.join(_LOOK)
+        if failures:
+            raise failures[0]
 
     def took(self, batch: int, rows: int) -> None:
         """Note how many rows a batch had: Spark does not know it of files that tasks read."""

@@ -50,6 +50,9 @@ class ParquetSink(QuerySink):
                 hint="choose a folder that this user may write to",
             )
 
+    def begin(self) -> None:
+        self._leftovers = self._files = None
+
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         staging = f"{self._path}/{STAGING}/{storage_name(self.name)}"
         staged = f"{staging}/{epoch.checkpoint.staging_name(epoch.number)}"
