@@ -40,6 +40,10 @@ _GRACE = 5.0
 _PATIENCE = 1.0
 
 
+class _EpochFailed(Exception):
+    """The epoch to which a batch belonged failed, and so ends the stream's query."""
+
+
 @dataclass
 class _Waiting:
     """A batch whose callback waits to return."""
@@ -203,8 +207,12 @@ class Coordinator:
             self._waiting[stream] = waiting
             self._changed.notify_all()
         waiting.done.wait()
-        if waiting.error is not None:
+        if isinstance(waiting.error, Withdrawn):
             raise waiting.error
+        if waiting.error is not None:
+            # Whole, with Java's stacks in it, it overflows the stack of the thread in which Spark
+            # looks through it; what ended the race is told by the race.
+            raise _EpochFailed(one_line(waiting.error))
 
     def _is_new(self, stream: str, number: int) -> bool:
         """Whether a batch is the next one; a committed batch that Spark repeats is skipped."""
@@ -230,6 +238,8 @@ class Coordinator:
         try:
             while self._step():
                 pass
+            # One may have broken since it was last looked.
+            self._notice_ended_streams()
         except Abandoned:
             self.abandoned = True
         except Exception as error:

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.engine.failpoints import reach
+from headrace.engine.file_streams import folders
 from headrace.engine.spark_errors import one_line
 from headrace.errors import StreamError
 from headrace.names import quoted
@@ -25,6 +26,8 @@ from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source
 
 OnBatch = Callable[[str, DataFrame, int], None]
 
+#: What Spark says where files that it has listed lie in a folder that is no more.
+_NO_FOLDER = "Option 'basePath'"
 # How often it is looked whether Spark has ended a query.
 _LOOK = 0.01
 
@@ -73,6 +76,7 @@ class Ingest:
         on_batch: OnBatch,
     ) -> None:
         self.source = source
+        self._frame = frame
         self._rows: dict[int, int] = {}
         stream = source.stream
 
@@ -105,8 +109,12 @@ class Ingest:
         failure = self._query.exception()
         if failure is None:
             return None
+        reason = _root(failure)
+        if _NO_FOLDER in reason:
+            gone = ", ".join(folders(self._frame)) or "it reads from"
+            reason = f"the folder {gone} is gone"
         return StreamError(
-            f"stream {self.source.shown!r} failed: {_root(failure)}",
+            f"stream {self.source.shown!r} failed: {reason}",
             hint="mend the source and start the race again; it resumes where it was",
             condition="STREAM_FAILED",
         )
