@@ -30,6 +30,10 @@ class Unended(Exception):
     """The work was asked to end at once, and did not."""
 
 
+class Asked(Exception):
+    """The work was asked to end, and has come to a place where it can."""
+
+
 class Signals:
     """Asks to end, as they come."""
 
@@ -40,6 +44,11 @@ class Signals:
     def asked(self) -> bool:
         """Whether to end in good order."""
         return bool(self._numbers)
+
+    def check(self) -> None:
+        """End here if that was asked for."""
+        if self.asked:
+            raise Asked
 
     @property
     def asked_again(self) -> bool:
