@@ -203,6 +203,7 @@ class Race:
         trigger: Trigger,
     ) -> None:
         """Run the queries from where the checkpoint is; the coordinator leaves it in the end."""
+        self.executor.gate = checkpoint.gate
         self._compare(state, live)
         self._runner = EpochRunner(
             self.executor,
@@ -226,7 +227,6 @@ class Race:
             self._on_report,
             self._on_paused,
         )
-        self.executor.gate = checkpoint.gate
         for entry in live.values():
             entry.output.begin()
             entry.state.begin()
