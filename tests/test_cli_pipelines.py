@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -324,31 +322,3 @@ def test_a_checkpoint_of_other_queries_is_refused(cli: Run, pipeline: Path) -> N
     assert error.count("\n") == 1
     assert "CHECKPOINT_QUERIES" in error
     assert "per_auction" in error
-
-
-@pytest.mark.slow
-def test_a_polite_request_to_end_is_followed(pipeline: Path) -> None:
-    """A pipeline that runs on and on ends at SIGTERM, with all that it has done told."""
-    pipeline.write_text(f"trigger: {{processingTime: 1 second}}\n{PIPELINE}")
-    running = subprocess.Popen(
-        [sys.executable, "-m", "headrace", "run", str(pipeline), "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=pipeline.parent,
-        env={**os.environ, "PYTHONPATH": str(SOURCES)},
-    )
-    try:
-        deadline = time.monotonic() + 180
-        # The last epoch of bids closes the windows that begin at 10 and 20 seconds.
-        while len(results(pipeline.parent / "out" / "per_auction")) < 6:
-            assert running.poll() is None, running.communicate()
-            assert time.monotonic() < deadline, "nothing came out in three minutes"
-            time.sleep(0.5)
-        running.send_signal(signal.SIGTERM)
-        out, _ = running.communicate(timeout=120)
-    finally:
-        running.kill()
-    assert running.returncode == 0
-    assert {query["state"] for query in json.loads(out)["queries"]} == {"stopped"}
-    check_results(pipeline.parent / "out")

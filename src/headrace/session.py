@@ -171,9 +171,15 @@ class Headrace:
         """Wait until the race ends; False if it goes on after the timeout (seconds)."""
         return self._race.join(timeout)
 
-    def stop(self) -> None:
-        """Stop after the current epoch. Started again, it goes on where it was."""
-        self._race.stop()
+    def stop(self, timeout: float | None = None) -> bool:
+        """Stop after the current epoch. Started again, it goes on where it was.
+
+        After ``timeout`` seconds the epoch is abandoned instead: its Spark jobs are cancelled, and
+        when the race is started again it does the epoch again, with the same rows. True if the
+        epoch was finished, False if it was abandoned. Called from a ``foreachBatch`` function, it
+        asks for the end and returns at once.
+        """
+        return self._race.stop(timeout)
 
     @property
     def isActive(self) -> bool:

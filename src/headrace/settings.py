@@ -316,6 +316,13 @@ SETTINGS: tuple[Setting, ...] = (
         "it can go on from the failed epoch. 0 keeps none.",
     ),
     Setting(
+        "sink.timeout",
+        "0 seconds",
+        _duration,
+        "How long a foreachBatch function may take; after that its Spark jobs are cancelled and "
+        "the sink has failed. 0 sets no bound.",
+    ),
+    Setting(
         "allowQueryChange",
         "false",
         _boolean,
@@ -483,6 +490,7 @@ class Settings:
     outbox_rows: int
     failed_queries: FailedQueries
     failed_kept_rows: int
+    sink_timeout: int
     allow_query_change: bool
     disabled_rules: frozenset[str]
     reorder_joins: bool

@@ -155,10 +155,11 @@ class _Steps:
 
     def wake(self) -> None: ...
 
-    def stop(self) -> None:
+    def stop(self, timeout: float | None) -> bool:
         self.active = False
         self._runner.close()
         self._checkpoint.close()
+        return True
 
     @property
     def goes_on(self) -> bool:

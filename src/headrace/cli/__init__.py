@@ -2,8 +2,8 @@
 
 ``main`` is the entry point. ``run``, ``explain``, ``merge``, ``bench`` and ``demo`` hold the
 commands, ``assemble`` turns a pipeline file into a race, ``spark`` starts the session of a command,
-``progress`` reads what a race reports. Spark is imported inside functions only: ``headrace --help``
-answers at once.
+``progress`` reads what a race reports, ``signals`` ends a command in good order. Spark is imported
+inside functions only: ``headrace --help`` answers at once.
 """
 
 from __future__ import annotations

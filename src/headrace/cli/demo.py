@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from headrace.cli.console import err, out
+from headrace.cli.console import err, note, out
 from headrace.cli.demo_queries import QUERIES, DemoQuery
+from headrace.cli.signals import Asked, Signals, Unended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,19 @@ def demo(
     ] = False,
 ) -> None:
     """Watch standing queries on a live stream for a minute, then compare with plain Spark."""
+    signals = Signals()
+    try:
+        whole = signals.while_working(
+            lambda: _demo(seconds, json, bool(context.obj), signals), lambda: note("stopping")
+        )
+    except (Asked, Unended):
+        raise typer.Exit(signals.exit_code) from None
+    if not whole:
+        raise typer.Exit(1)
+
+
+def _demo(seconds: float, json: bool, debug: bool, signals: Signals) -> bool:
+    """The demo; whether all went well."""
     from headrace.cli.feed import Feed
     from headrace.cli.spark import spark_session
 
@@ -64,16 +78,17 @@ def demo(
     with (
         tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder,
         starting,
-        spark_session("headrace demo", _SETTINGS, debug=bool(context.obj)) as spark,
+        spark_session("headrace demo", _SETTINGS, debug=debug) as spark,
     ):
-        _warm_up(spark, Path(folder, "warm-up"), starting)
+        signals.check()
+        _warm_up(spark, Path(folder, "warm-up"), starting, signals)
         starting.update("planning")
         feed = Feed(Path(folder, "streams"))
         race, planned = _plan(spark, feed, Path(folder, "live"))
         starting.stop()
-        queries = _live(race, planned, feed, seconds, console)
+        queries = _live(race, planned, feed, seconds, console, signals)
         feed.close_windows()
-        case, refused = _compare(spark, feed, Path(folder), console)
+        case, refused = _compare(spark, feed, Path(folder), console, signals)
     _conclude(case, refused, console)
     if json:
         outcome = {
@@ -84,8 +99,7 @@ def demo(
             "not in plain Spark": refused,
         }
         print(json_text.dumps(outcome, indent=1))
-    if not case.equal or any(query.error for query in queries):
-        raise typer.Exit(1)
+    return case.equal and not any(query.error for query in queries)
 
 
 def _plan(
@@ -104,7 +118,7 @@ def _start(planned: dict[str, Query]) -> dict[str, QueryHandle]:
     }
 
 
-def _warm_up(spark: SparkSession, folder: Path, status: Status) -> None:
+def _warm_up(spark: SparkSession, folder: Path, status: Status, signals: Signals) -> None:
     """Run the queries on a few files of their own.
 
     A new Java takes several seconds for the first epoch of all these queries, in which there would
@@ -119,12 +133,20 @@ def _warm_up(spark: SparkSession, folder: Path, status: Status) -> None:
     _start(planned)
     race.start(availableNow=True)
     while not race.awaitTermination(timeout=_LOOK_EVERY):
+        if signals.asked:
+            race.stop(timeout=0)
+            raise Asked
         epoch = len(race.recentProgress) + 1
         status.update(f"warming up: epoch {min(epoch, _WARM_UP_EPOCHS)} of {_WARM_UP_EPOCHS}")
 
 
 def _live(
-    race: Headrace, planned: dict[str, Query], feed: Feed, seconds: float, console: Console
+    race: Headrace,
+    planned: dict[str, Query],
+    feed: Feed,
+    seconds: float,
+    console: Console,
+    signals: Signals,
 ) -> list[Glance]:
     """The live part: start everything, watch, and at the end show plans and results."""
     from headrace.cli.progress import glances, query_table, rows_taken
@@ -147,6 +169,8 @@ def _live(
 
     with Screen(console) as screen, ThreadPoolExecutor(1) as reader:
         while (elapsed := time.monotonic() - started) < seconds and race.isActive:
+            if signals.asked:
+                break
             if reading is None and elapsed >= _READ_EVERY * (turns + 1) and race.recentProgress:
                 query = QUERIES[turns % len(QUERIES)]
                 reading = reader.submit(_newest, race, query, planned[query.name])
@@ -158,11 +182,12 @@ def _live(
         feed.stop()
         # The rows that were written last are still to be taken.
         while rows_taken(race) < feed.bids + feed.clicks and race.isActive:
-            if time.monotonic() - started > seconds + _DRAIN_WITHIN:
+            if signals.asked or time.monotonic() - started > seconds + _DRAIN_WITHIN:
                 break
             show(screen)
             time.sleep(_LOOK_EVERY)
-    race.stop()
+    race.stop(timeout=0 if signals.asked else None)
+    signals.check()
     found = glances(handles)
     for query in QUERIES:
         _print_query(_newest(race, query, planned[query.name]), console)
@@ -211,7 +236,7 @@ def _streams(feed: Feed, files_per_batch: int | None = None) -> list[FileStream]
 
 
 def _compare(
-    spark: SparkSession, feed: Feed, folder: Path, console: Console
+    spark: SparkSession, feed: Feed, folder: Path, console: Console, signals: Signals
 ) -> tuple[Case, dict[str, str]]:
     """Run the files that were written through both; also what plain Spark cannot do, and why."""
     from headrace.bench.contestants import (
@@ -230,6 +255,11 @@ def _compare(
     common = [query for query in standing if query.name not in refused]
     title = "the same files again, with plain Spark and with Headrace"
     with console.status(title) as status:
+
+        def say(line: str) -> None:
+            signals.check()
+            status.update(f"{title} ({line.rpartition(': ')[2]})")
+
         case = compare(
             f"{len(common)} queries over {feed.bids + feed.clicks:,} rows",
             feed.bids + feed.clicks,
@@ -241,7 +271,7 @@ def _compare(
             # round for both, the comparison would be with a cold one.
             warmups=1,
             repeats=1,
-            say=lambda line: status.update(f"{title} ({line.rpartition(': ')[2]})"),
+            say=say,
         )
     return case, refused
 

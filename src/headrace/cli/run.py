@@ -3,26 +3,114 @@
 from __future__ import annotations
 
 import json as json_text
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.console import err, note, out
+from headrace.cli.signals import Signals, Unended
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline, QuerySpec, Trigger, load_pipeline
-from headrace.redaction import redacted_json
 
 if TYPE_CHECKING:
+    from headrace.cli.progress import Glance
     from headrace.session import Headrace, Query, QueryHandle
 
-_LOOK_EVERY = 1.0
+_LOOK_EVERY = 0.2
+_SHOW_EVERY = 1.0
 _SAY_EVERY = 15.0
+#: The exit code of a run that was stopped in the middle of an epoch: "try again".
+ABANDONED = 75
+
+
+@dataclass
+class _Run:
+    """One run of a pipeline: how it ended, and what became of its queries."""
+
+    pipeline: Pipeline
+    stop_timeout: float
+    signals: Signals = field(default_factory=Signals)
+    race: Headrace | None = None
+    #: finished, stopped (after an epoch), abandoned (in the middle of one) or failed.
+    ended: str = "stopped"
+    failure: HeadraceError | None = None
+    queries: list[Glance] = field(default_factory=list)
+
+    def work(self, name: str, debug: bool) -> None:
+        from headrace.cli.assemble import assemble
+        from headrace.cli.progress import glances
+        from headrace.cli.spark import spark_session
+
+        with spark_session(name, self.pipeline.settings, debug=debug) as spark:
+            if self.signals.asked:
+                return
+            with err.status("planning"):
+                race, queries = assemble(spark, self.pipeline)
+                handles = start_sinks(self.pipeline, queries)
+            if not self.signals.asked:
+                self._race(race, handles)
+            state = "stopped" if self.ended == "abandoned" else self.ended
+            self.queries = [
+                query if query.error else replace(query, state=state) for query in glances(handles)
+            ]
+
+    def _race(self, race: Headrace, handles: dict[str, QueryHandle]) -> None:
+        try:
+            start_race(race, self.pipeline.trigger)
+            self.race = race
+            self._watch(race, handles)
+        except HeadraceError as error:
+            self.failure = error
+            self.ended = "failed"
+
+    def _watch(self, race: Headrace, handles: dict[str, QueryHandle]) -> None:
+        """Show how far the queries are until the race is over, or asked to be."""
+        from headrace.cli.progress import glances, plain_line
+
+        every = _SHOW_EVERY if err.is_terminal else _SAY_EVERY
+        shown = time.monotonic()
+        with err.status("starting") if err.is_terminal else nullcontext() as status:
+            while not race.awaitTermination(timeout=_LOOK_EVERY):
+                if self.signals.asked:
+                    timeout = 0.0 if self.signals.asked_again else self.stop_timeout
+                    self.ended = "stopped" if race.stop(timeout=timeout) else "abandoned"
+                    # Raises what ended it, if that was something else.
+                    race.awaitTermination()
+                    return
+                if time.monotonic() - shown < every:
+                    continue
+                shown = time.monotonic()
+                if status is None:
+                    note(plain_line(glances(handles)))
+                else:
+                    status.update(plain_line(glances(handles)))
+        self.ended = "finished"
+
+    def say_that_it_stops(self) -> None:
+        if self.race is None:
+            note("stopping")
+        else:
+            note(
+                f"stopping after the epoch that runs, within {self.stop_timeout:g} s; "
+                "ask again to abandon it"
+            )
+
+    def stop_at_once(self) -> None:
+        if self.race is not None:
+            note("abandoning the epoch that runs; the next run does it again")
+            self.race.stop(timeout=0)
+
+    @property
+    def exit_code(self) -> int:
+        if self.failure is not None or any(query.error for query in self.queries):
+            return 1
+        if self.ended == "finished":
+            return 0
+        return ABANDONED if self.ended == "abandoned" else self.signals.exit_code
 
 
 def run(
@@ -31,59 +119,37 @@ def run(
     json: Annotated[
         bool, typer.Option("--json", help="Print the outcome of every query as JSON.")
     ] = False,
+    stop_timeout: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="How long the epoch that runs may take to end after Ctrl-C or SIGTERM.",
+            show_default=True,
+        ),
+    ] = 30.0,
 ) -> None:
     """Run the queries of a pipeline file: streams, tables, queries and sinks in YAML."""
-    from headrace.cli.assemble import assemble
-    from headrace.cli.progress import glances, query_table
-    from headrace.cli.spark import spark_session
+    from headrace.cli.progress import query_table
 
-    pipeline = load_pipeline(file)
-    failure: HeadraceError | None = None
-    ended = "finished"
-    with spark_session(f"headrace run {file}", pipeline.settings, debug=bool(context.obj)) as spark:
-        with err.status("planning"):
-            race, queries = assemble(spark, pipeline)
-            handles = start_sinks(pipeline, queries)
-        try:
-            with _interrupted_by_sigterm():
-                start_race(race, pipeline.trigger)
-                _watch(race, handles)
-        except KeyboardInterrupt:
-            note("stopping after the epoch that runs")
-            race.stop()
-            ended = "stopped"
-        except HeadraceError as error:
-            failure = error
-        found = [
-            query if query.error else replace(query, state=ended) for query in glances(handles)
-        ]
-    if json:
-        report = {"queries": [redacted_json(query.to_json()) for query in found]}
-        print(json_text.dumps(report, indent=1))
-    elif any(query.epoch is not None or query.error for query in found):
-        out.print(query_table(found))
-    if failure is not None:
-        raise failure
-    if any(query.error for query in found):
-        raise typer.Exit(1)
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """Take a polite request to end, as service managers send it, for a Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        # Python lets only its main thread say what signals do.
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    this = _Run(load_pipeline(file), stop_timeout)
+    debug = bool(context.obj)
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        this.signals.while_working(
+            lambda: this.work(f"headrace run {file}", debug),
+            this.say_that_it_stops,
+            this.stop_at_once,
+        )
+    except Unended:
+        this.ended = "stopped" if this.race is None else "abandoned"
+    if json:
+        outcome = {"ended": this.ended, "queries": [query.to_json() for query in this.queries]}
+        print(json_text.dumps(outcome, indent=1))
+    elif any(query.epoch is not None or query.error for query in this.queries):
+        out.print(query_table(this.queries))
+    if this.failure is not None:
+        raise this.failure
+    raise typer.Exit(this.exit_code)
 
 
 def start_sinks(pipeline: Pipeline, queries: dict[str, Query]) -> dict[str, QueryHandle]:
@@ -105,16 +171,3 @@ def start_race(race: Headrace, trigger: Trigger) -> None:
         race.start(processingTime=trigger.processing_time)
     else:
         race.start(availableNow=True)
-
-
-def _watch(race: Headrace, handles: dict[str, QueryHandle]) -> None:
-    """Show how far the queries are until the race is over."""
-    from headrace.cli.progress import glances, plain_line
-
-    if err.is_terminal:
-        with err.status("starting") as status:
-            while not race.awaitTermination(timeout=_LOOK_EVERY):
-                status.update(plain_line(glances(handles)))
-        return
-    while not race.awaitTermination(timeout=_SAY_EVERY):
-        note(plain_line(glances(handles)))

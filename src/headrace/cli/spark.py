@@ -7,10 +7,10 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.errors import HeadraceError
 from headrace.redaction import redacted
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+T = TypeVar("T")
 
 
 class JavaError(HeadraceError):
@@ -70,6 +71,24 @@ def _session_of_running_spark(settings: Mapping[str, str]) -> SparkSession | Non
         if key.startswith(PREFIX) or session.conf.isModifiable(key):
             session.conf.set(key, value)
     return session
+
+
+def with_active_session(work: Callable[[], T]) -> Callable[[], T]:
+    """The work for another thread, in which the session that is active here is so, too."""
+    if "pyspark" not in sys.modules:
+        return work
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None or active._jvm is None:
+        return work
+    jvm, session = active._jvm, active._jsparkSession
+
+    def run() -> T:
+        jvm.SparkSession.setActiveSession(session)
+        return work()
+
+    return run
 
 
 def _require_java() -> None:

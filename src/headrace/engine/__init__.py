@@ -7,5 +7,5 @@ intent to commit), and ``coordinator`` with ``ingest`` (how micro-batches of man
 ``folding``, ``holding``,
 ``fan_out`` and ``catching_up`` are what makes many queries cheap: one store for many filters, rows
 that several need, one result for many sinks, and when late joiners may share. ``executor`` is the
-only place that runs Spark SQL.
+only place that runs Spark SQL. ``gate`` is what an epoch that was abandoned cannot pass.
 """

@@ -28,6 +28,7 @@ from headrace.engine.epoch_log import Ending, EpochLog, damaged
 from headrace.engine.failpoints import reach
 from headrace.engine.files import FileSystem
 from headrace.engine.flushing import Flushing
+from headrace.engine.gate import Gate, GatedFiles
 from headrace.engine.lease import Lease, lost
 from headrace.engine.publishing import Publication
 from headrace.engine.sealed import sealed, unsealed
@@ -51,17 +52,26 @@ class Checkpoint:
         retained_commits: int,
         lease_timeout_ms: int = 60_000,
     ) -> None:
-        self.files_of = files_of
-        self.files = files_of(root)
+        self.gate = Gate()
+        self._ungated = files_of
+        self._gated: dict[int, tuple[FileSystem, GatedFiles]] = {}
+        self.files = self.files_of(root)
         self.root = root.rstrip("/")
         self._retained = retained_commits
         self._log = EpochLog(self.files, self.root, retained_commits)
-        self._lease = Lease(self.files, self.root, lease_timeout_ms)
-        self._flushing = Flushing(files_of, self.root)
+        # The lease is given back when nothing passes the gate any more.
+        self._lease = Lease(files_of(root), self.root, lease_timeout_ms)
+        self._flushing = Flushing(self.files_of, self.root)
         self._race = ""
         self._ending = Ending(Committed())
         self._begun: Intent | None = None
         self._strays: list[str] = []
+
+    def files_of(self, path: str) -> FileSystem:
+        """The file system that a path belongs to, as long as this owner may change anything."""
+        files = self._ungated(path)
+        # Kept beside the other, so that no second one takes its identity.
+        return self._gated.setdefault(id(files), (files, GatedFiles(files, self.gate)))[1]
 
     def path(self, *parts: str) -> str:
         return "/".join((self.root, *parts))
@@ -104,11 +114,16 @@ class Checkpoint:
             raise
 
     def close(self) -> None:
-        """Own it no longer."""
-        self._lease.release()
+        """Own it no longer; what was abandoned is owned until nobody can write to it any more."""
+        self.gate.when_empty(self._lease.release)
+
+    def abandon(self) -> None:
+        """Let no thread write, publish or delete anything from now on, wherever it is."""
+        self.gate.close()
 
     def begin(self, intent: Intent) -> None:
         reach("intent.before")
+        self.gate.check()
         self._lease.check()
         if intent != self._begun:
             self._log.write_intent(intent)
@@ -118,6 +133,8 @@ class Checkpoint:
         """Make the epoch true, then publish its output and tidy up."""
         try:
             self._commit(state)
+            # It is true, but who was to tell of it is not asked any more.
+            self.gate.check()
         except BaseException:
             # Whether the epoch counts is for a restart to find out.
             self.close()
@@ -136,6 +153,7 @@ class Checkpoint:
         ]
         self._flushing.flush(state)
         reach("flush.after")
+        self.gate.check()
         self._lease.check()
         ending = self._log.write_commit(state, self._race, self._lease.term, self._ending.digest)
         if ending is None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -20,7 +22,8 @@ from headrace.engine.batches import Batch
 from headrace.engine.blame import StreamsBroken
 from headrace.engine.checkpoint import Checkpoint, Intent
 from headrace.engine.file_streams import FileStream, is_file_stream
-from headrace.engine.ingest import Ingest, Trigger
+from headrace.engine.gate import Abandoned
+from headrace.engine.ingest import Ingest, Trigger, Withdrawn
 from headrace.engine.registered import RegisteredStream
 from headrace.engine.report import EpochReport
 from headrace.engine.runner import EpochRunner
@@ -32,10 +35,14 @@ from headrace.settings import Settings
 
 # How often the coordinator looks for streams that have ended. Batches wake it at once.
 _LOOK = 0.05
+# How long (seconds) an epoch that was abandoned may take to notice it, and Spark's queries to end
+# after it, before they are left behind.
+_GRACE = 5.0
+_PATIENCE = 1.0
 
 
-class _Withdrawn(Exception):
-    """The stream's query is being stopped; its batch comes again when it is started anew."""
+class _EpochFailed(Exception):
+    """The epoch to which a batch belonged failed, and so ends the stream's query."""
 
 
 @dataclass
@@ -88,13 +95,20 @@ class Coordinator:
         self._ingests: dict[str, Ingest] = {}
         self._file_streams: dict[str, FileStream] = {}
         self._states: dict[str, StreamState] = {}
-        self._withdrawing: set[str] = set()
         self._paused: dict[str, str] = {}
         #: Rows that wait for several streams, after which epoch and by which plan.
         self._held: tuple[int, int, int] = (-1, -1, 0)
         #: Streams that were idle when it was last looked whom that helps, and by which plan.
         self._idle_seen: tuple[frozenset[str], int] = (frozenset(), -1)
         self._stopping = False
+        #: By which Spark knows the jobs of this one's thread.
+        self._tag = f"headrace-{uuid.uuid4().hex}"
+        self._no_more_epochs = False
+        self._abandoning = threading.Lock()
+        #: Whether an epoch was abandoned, and whether the thread that ran it still hangs.
+        self.abandoned = False
+        self.left_behind = False
+        self._over = False
         self._trigger = Trigger()
         self._thread: threading.Thread | None = None
         self._gap: CheckpointError | None = None
@@ -114,12 +128,42 @@ class Coordinator:
         self._thread = threading.Thread(target=self._run, name="headrace", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, timeout: float | None = None) -> bool:
+        """End after the epoch that runs, or abandon it after the timeout; whether it was done."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        if self._thread is not None and not self._is_own_thread() and not self.join(timeout):
+            self._abandon(self._thread)
+        return not self.abandoned
+
+    def _is_own_thread(self) -> bool:
+        """Whether a user's function asks, for which the epoch waits."""
+        here = threading.current_thread()
+        return getattr(here, "awaited_by", here) is self._thread
+
+    def _abandon(self, thread: threading.Thread) -> None:
+        """Give up the epoch that runs: it is not committed, and a restart does it again.
+
+        The gate is closed first, so that a thread which hangs, and is left behind, does no harm.
+        """
+        with self._abandoning:
+            if not self._no_more_epochs:
+                self._checkpoint.abandon()
+            until = time.monotonic() + _GRACE
+            while thread.is_alive() and time.monotonic() < until:
+                if not self._no_more_epochs:
+                    # Again and again: what was cancelled may be tried in another way.
+                    self._runner._executor.cancel(self._tag)
+                thread.join(_LOOK)
+            if thread.is_alive() and not self.left_behind:
+                self.left_behind = True
+                self.abandoned = self.abandoned or not self._no_more_epochs
+                # What hangs there may make these hang, too.
+                for close in (self._close_streams, self._checkpoint.close):
+                    closing = threading.Thread(target=close, name="headrace-close", daemon=True)
+                    closing.start()
+                    closing.join(_GRACE)
 
     def wake(self) -> None:
         """Look at once: a query wants to join or leave."""
@@ -128,11 +172,21 @@ class Coordinator:
 
     @property
     def active(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread is not None and self._thread.is_alive() and not self.left_behind
+
+    @property
+    def hangs_in(self) -> list[str]:
+        """What a thread that was left behind has begun to do to a file, and not ended."""
+        return self._checkpoint.gate.inside
 
     def join(self, timeout: float | None) -> bool:
-        if self._thread is not None:
-            self._thread.join(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        while self._thread is not None and self.active:
+            rest = _PATIENCE if until is None else min(until - time.monotonic(), _PATIENCE)
+            if rest <= 0:
+                break
+            # Only so long, since somebody else may leave it behind meanwhile.
+            self._thread.join(rest)
         return not self.active
 
     def progress_of(self, stream: str) -> list[dict[str, Any]]:
@@ -151,13 +205,17 @@ class Coordinator:
         )
         waiting = _Waiting(Batch(frame, number, files), time.monotonic())
         with self._changed:
-            if self._stopping or stream in self._withdrawing or self.error is not None:
-                raise _Withdrawn(stream)
+            if self._over:
+                raise Withdrawn(stream)
             self._waiting[stream] = waiting
             self._changed.notify_all()
         waiting.done.wait()
-        if waiting.error is not None:
+        if isinstance(waiting.error, Withdrawn):
             raise waiting.error
+        if waiting.error is not None:
+            # Whole, with Java's stacks in it, it overflows the stack of the thread in which Spark
+            # looks through it; what ended the race is told by the race.
+            raise _EpochFailed(one_line(waiting.error))
 
     def _is_new(self, stream: str, number: int) -> bool:
         """Whether a batch is the next one; a committed batch that Spark repeats is skipped."""
@@ -173,22 +231,35 @@ class Coordinator:
                     condition="CHECKPOINT_GAP",
                 )
                 self._changed.notify_all()
-            raise _Withdrawn(stream)
+            raise Withdrawn(stream)
         return True
 
     # The coordinator's own thread
 
     def _run(self) -> None:
+        self._runner._executor.name_jobs(self._tag)
         try:
             while self._step():
                 pass
-        except HeadraceError as error:
-            self.error = error
+            # One may have broken since it was last looked.
+            self._notice_ended_streams()
+        except Abandoned:
+            self.abandoned = True
         except Exception as error:
+            self._fail(error)
+        finally:
+            self._no_more_epochs = True
+            self._shut_down()
+
+    def _fail(self, error: Exception) -> None:
+        if self._checkpoint.gate.closed:
+            # Jobs that were cancelled.
+            self.abandoned = True
+        elif isinstance(error, HeadraceError):
+            self.error = error
+        else:
             self.error = QueryError(f"the race stopped: {one_line(error)}", condition="RACE_FAILED")
             self.error.__cause__ = error
-        finally:
-            self._shut_down()
 
     def _step(self) -> bool:
         """One look at the streams: run an epoch if one is due; False when all is over."""
@@ -326,14 +397,14 @@ class Coordinator:
             batches = {stream: waiting.batch for stream, waiting in taken.items()}
             report = self._runner.run(batches, admission.idle)
         except StreamsBroken as broken:
-            self._give_up(broken.errors, taken)
+            self._give_up(broken.errors)
             return
         except BaseException as error:
             for stream, waiting in taken.items():
                 self._release(stream, waiting, error)
             raise
         now = time.monotonic()
-        self._give_up(report.broken, taken)
+        self._give_up(report.broken)
         for stream, waiting in taken.items():
             if stream in report.broken:
                 continue
@@ -357,6 +428,9 @@ class Coordinator:
             self._ingests.pop(stream).stop()
 
     def _release(self, stream: str, waiting: _Waiting, error: BaseException | None) -> None:
+        if isinstance(error, Abandoned):
+            # It is let go when Spark's query ends.
+            return
         waiting.error = error
         with self._changed:
             if self._waiting.get(stream) is waiting:
@@ -399,6 +473,9 @@ class Coordinator:
                 self._trigger,
                 self._on_batch,
             )
+            if self.left_behind:
+                self._withdraw(stream)
+                raise Abandoned
             self._states[stream] = StreamState(
                 time.monotonic(),
                 self._runner.state.clocks.watermarks.get(stream),
@@ -407,15 +484,13 @@ class Coordinator:
 
     def _withdraw(self, stream: str) -> None:
         """Stop a stream's query; a batch that waits goes back and comes again."""
+        self._ingests.pop(stream).stop(partial(self._let_go, stream))
+
+    def _let_go(self, stream: str) -> None:
         with self._changed:
-            self._withdrawing.add(stream)
             waiting = self._waiting.get(stream)
         if waiting is not None:
-            self._release(stream, waiting, _Withdrawn(stream))
-        ingest = self._ingests.pop(stream)
-        ingest.stop()
-        with self._changed:
-            self._withdrawing.discard(stream)
+            self._release(stream, waiting, Withdrawn(stream))
 
     def _check_spark_checkpoint(self, stream: str) -> None:
         """Spark's log of a stream and our state must be of one life."""
@@ -432,19 +507,25 @@ class Coordinator:
     def _shut_down(self) -> None:
         with self._changed:
             self._stopping = True
-            waiting = dict(self._waiting)
-        for stream, held in waiting.items():
-            self._release(stream, held, _Withdrawn(stream))
-        for stream, ingest in self._ingests.items():
+        self._close_streams()
+        self._runner.close()
+        self._checkpoint.close()
+
+    def _close_streams(self) -> None:
+        for stream, ingest in list(self._ingests.items()):
             try:
                 self._progress[stream] = ingest.recent_progress()
-                ingest.stop()
+                ingest.stop(partial(self._let_go, stream))
             except Exception:
                 # The race is over; its own error, if any, is the one to tell.
                 continue
+            finally:
+                self._let_go(stream)
+        with self._changed:
+            self._over = True
+        for stream in list(self._waiting):
+            self._let_go(stream)
         self._ingests.clear()
-        self._runner.close()
-        self._checkpoint.close()
 
 
 def _covers(running: Source, needed: Source) -> bool:

@@ -15,8 +15,10 @@ from sqlglot import exp
 from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import Batch, StreamBatch
 from headrace.engine.buckets.executor import BucketExecutor
+from headrace.engine.gate import Gate
 from headrace.engine.inputs import BatchInput, FilesInput, Inputs, ProbedInput
 from headrace.engine.spark_executor import SparkExecutor, ddl
+from headrace.engine.spark_jobs import cancel_jobs, tag_jobs
 from headrace.engine.writes import Write, Written
 from headrace.plan.nodes import Source
 from headrace.plan.types import Schema
@@ -33,6 +35,8 @@ class Executor:
         self._settings = settings
         self._spark = SparkExecutor(spark, settings, self.inputs)
         self._buckets = BucketExecutor(self._spark.session, settings, self.inputs)
+        #: Closed when the epochs for which this one works are abandoned.
+        self.gate = Gate()
         #: What ran where of late and why, by label.
         self.chosen: dict[str, str] = {}
 
@@ -48,6 +52,7 @@ class Executor:
 
     def begin_epoch(self) -> None:
         """Names of inputs may be used again; counting starts anew."""
+        self.gate.check()
         self.inputs.clear()
         self._spark.begin_epoch()
         self._buckets.begin_epoch()
@@ -83,6 +88,7 @@ class Executor:
 
     def write_all(self, writes: Sequence[Write]) -> list[Written | Exception]:
         """Run all writes, in one job those that tasks can do; how each of them ended."""
+        self.gate.check()
         answers: dict[int, Written | Exception] = {}
         for index, outcome in self._buckets.write_all(writes).items():
             self.chosen[writes[index].label] = outcome.text
@@ -90,10 +96,13 @@ class Executor:
                 answers[index] = outcome.written
         rest = [index for index in range(len(writes)) if index not in answers]
         for index in rest:
+            self.gate.check()
             try:
                 answers[index] = self._spark.write(writes[index])
             except Exception as error:
                 answers[index] = error
+        # What was cancelled is nobody's fault.
+        self.gate.check()
         return [answers[index] for index in range(len(writes))]
 
     def is_few(self, rows: int | None) -> bool:
@@ -102,6 +111,7 @@ class Executor:
 
     def frame(self, query: exp.Query) -> DataFrame:
         """The definition as a DataFrame, for whoever does with it what we cannot know."""
+        self.gate.check()
         return self._spark.frame(query)
 
     def read(self, query: exp.Query) -> DataFrame:
@@ -111,7 +121,19 @@ class Executor:
     def read_through(self, query: exp.Query) -> None:
         """Read all rows of a definition for nothing but whether that is possible."""
         self.count_jobs(1)
-        self.frame(query).write.format("noop").mode("overwrite").save()
+        try:
+            self.frame(query).write.format("noop").mode("overwrite").save()
+        finally:
+            # What was cancelled is nobody's fault.
+            self.gate.check()
+
+    def name_jobs(self, tag: str) -> None:
+        """Name the Spark jobs of this thread, so that they can be cancelled."""
+        tag_jobs(self.session, tag)
+
+    def cancel(self, tag: str) -> None:
+        """Cancel the Spark jobs of that name."""
+        cancel_jobs(self.session, tag)
 
     def count_jobs(self, jobs: int) -> None:
         """Jobs that others ran for this epoch."""

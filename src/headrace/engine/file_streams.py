@@ -82,6 +82,18 @@ def _path(uri: str) -> str:
     return uri
 
 
+def folders(frame: DataFrame) -> list[str]:
+    """Where the files are that a streaming DataFrame reads."""
+    leaves: Any = frame._jdf.queryExecution().analyzed().collectLeaves()
+    found = []
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        if leaf.getClass().getSimpleName() == "StreamingRelation":
+            path = leaf.dataSource().options().get("path")
+            found += [str(path.get())] if path.isDefined() else []
+    return found
+
+
 def is_file_stream(frame: DataFrame) -> bool:
     """Whether a streaming DataFrame is the rows of Parquet files, as they are."""
     plan: Any = frame._jdf.queryExecution().analyzed()

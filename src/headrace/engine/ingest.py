@@ -8,6 +8,8 @@ there: the watermark is that of all rows of the stream, not of the rows that som
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +18,37 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.engine.failpoints import reach
+from headrace.engine.file_streams import folders
 from headrace.engine.spark_errors import one_line
 from headrace.errors import StreamError
 from headrace.names import quoted
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source
 
 OnBatch = Callable[[str, DataFrame, int], None]
+
+#: What Spark says where files that it has listed lie in a folder that is no more.
+_NO_FOLDER = "Option 'basePath'"
+# How often it is looked whether Spark has ended a query.
+_LOOK = 0.01
+
+
+class Withdrawn(Exception):
+    """The stream's query is being stopped; its batch comes again when it is started anew.
+
+    Spark takes a callback's exception for the end of a query that was stopped, about which there is
+    nothing to log, if its text is that of a call into Java that was interrupted.
+    """
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(
+            "py4j.protocol.Py4JJavaError: An error occurred while calling the engine: "
+            f"java.lang.InterruptedException: stream {stream!r} is withdrawn"
+        )
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Py4J logs what callbacks raise, with a stack; that one was withdrawn is no news."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], Withdrawn)
 
 
 @dataclass(frozen=True)
@@ -49,6 +76,7 @@ class Ingest:
         on_batch: OnBatch,
     ) -> None:
         self.source = source
+        self._frame = frame
         self._rows: dict[int, int] = {}
         stream = source.stream
 
@@ -56,6 +84,7 @@ class Ingest:
             on_batch(stream, batch, number)
             reach(f"returned.{stream}")
 
+        logging.getLogger("py4j.clientserver").addFilter(_is_news)
         try:
             writer = pruned(frame, source).writeStream.foreachBatch(hand_over)
             writer = writer.option("checkpointLocation", checkpoint)
@@ -80,14 +109,38 @@ class Ingest:
         failure = self._query.exception()
         if failure is None:
             return None
+        reason = _root(failure)
+        if _NO_FOLDER in reason:
+            gone = ", ".join(folders(self._frame)) or "it reads from"
+            reason = f"the folder {gone} is gone"
         return StreamError(
-            f"stream {self.source.shown!r} failed: {_root(failure)}",
+            f"stream {self.source.shown!r} failed: {reason}",
             hint="mend the source and start the race again; it resumes where it was",
             condition="STREAM_FAILED",
         )
 
-    def stop(self) -> None:
-        self._query.stop()
+    def stop(self, let_go: Callable[[], None]) -> None:
+        """Stop Spark's query, and wait for its end.
+
+        A batch that waits in the callback is to be let go, with ``Withdrawn``, once Spark knows
+        that the query is being stopped: before that, it would be told as a failure.
+        """
+        failures: list[Exception] = []
+
+        def stop() -> None:
+            try:
+                self._query.stop()
+            except Exception as error:
+                failures.append(error)
+
+        stopping = threading.Thread(target=stop, name="headrace-stop", daemon=True)
+        stopping.start()
+        while stopping.is_alive():
+            if not self.active:
+                let_go()
+            stopping.join(_LOOK)
+        if failures:
+            raise failures[0]
 
     def took(self, batch: int, rows: int) -> None:
         """Note how many rows a batch had: Spark does not know it of files that tasks read."""

@@ -119,7 +119,10 @@ class Race:
                 hint="register it with race.stream(...)",
             )
         self.tables[table.table] = frame
-        in_session(self.executor.session, frame).createOrReplaceTempView(table_view(table.table))
+        self._show_table(table.table, frame)
+
+    def _show_table(self, name: str, frame: DataFrame) -> None:
+        in_session(self.executor.session, frame).createOrReplaceTempView(table_view(name))
 
     def remove_stream(self, name: str) -> None:
         """Forget a stream that no query uses."""
@@ -160,7 +163,7 @@ class Race:
                 )
             self._refuse_failed(sink.name)
             compile_queries([LiveQuery(sink, None)])
-            output = make_sink(sink, self.spark, function)
+            output = make_sink(sink, self.spark, function, self.settings.sink_timeout)
             output.open()
             if self.active and self._runner is not None:
                 claim_folders([output], self._runner._checkpoint, self._runner.state)
@@ -215,6 +218,7 @@ class Race:
             )
         for stream in self.streams.values():
             stream.check(trigger)
+        self._part_from_what_hangs()
         self._trigger = trigger
         checkpoint = self._open_checkpoint()
         state, unfinished = checkpoint.open()
@@ -234,6 +238,7 @@ class Race:
         trigger: Trigger,
     ) -> None:
         """Run the queries from where the checkpoint is; the coordinator leaves it in the end."""
+        self.executor.gate = checkpoint.gate
         choices = self.failed_queries()
         was = len(state.branches)
         schemas = {name: entry.sink.schema for name, entry in live.items()}
@@ -263,6 +268,7 @@ class Race:
             self._on_replay,
         )
         for entry in live.values():
+            entry.output.begin()
             entry.state.begin()
         self._coordinator.start(trigger)
 
@@ -304,10 +310,29 @@ class Race:
             raise other_state(f"that of {name!r} was part of a plan that was merged with others")
         runner.resume(name, own)
 
-    def stop(self) -> None:
-        if self._coordinator is not None:
-            self._coordinator.stop()
-            self._settle()
+    def stop(self, timeout: float | None = None) -> bool:
+        """End after the current epoch, or abandon it after the timeout; whether it was done."""
+        if self._coordinator is None:
+            return True
+        whole = self._coordinator.stop(timeout)
+        self._settle()
+        return whole
+
+    def _part_from_what_hangs(self) -> None:
+        """Let nothing that a thread which was left behind may still do meet with what runs next."""
+        if self._coordinator is None or not self._coordinator.left_behind:
+            return
+        hanging = self._coordinator.hangs_in
+        if hanging:
+            raise CheckpointError(
+                f"the epoch that was abandoned still hangs {hanging[0]}",
+                hint="start again when the file system answers, or end this process first",
+                condition="CHECKPOINT_IN_USE",
+            )
+        # The names of its inputs belong to a session of Spark's.
+        self.executor = Executor(self.spark, self.settings)
+        for name, frame in self.tables.items():
+            self._show_table(name, frame)
 
     def join(self, timeout: float | None) -> bool:
         """Wait for the end; raises what ended the race, if it did not end well."""

@@ -207,7 +207,11 @@ def _write_file(rows: pa.Table, path: str) -> int:
     """Write one Parquet file, which appears whole or not at all; its size."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = f"{path}.tmp"
-    parquet.write_table(rows, temporary, compression="zstd")
+    try:
+        parquet.write_table(rows, temporary, compression="zstd")
+    except OSError as error:
+        # Arrow does not say which file it is.
+        raise OSError(error.errno, os.strerror(error.errno or 0), path) from error
     os.replace(temporary, path)
     return os.path.getsize(path)
 

@@ -29,8 +29,10 @@ FORMATS = ("parquet", "memory", "console", "foreachBatch", "results", "noop")
 __all__ = ["FORMATS", "BatchFunction", "QuerySink", "claim_folders", "make_sink"]
 
 
-def make_sink(sink: Sink, spark: SparkSession, function: BatchFunction | None) -> QuerySink:
-    """The sink that a query's plan names."""
+def make_sink(
+    sink: Sink, spark: SparkSession, function: BatchFunction | None, timeout: int = 0
+) -> QuerySink:
+    """The sink that a query's plan names; functions of users may take so many ms, 0 is for ever."""
     options = dict(sink.options)
     match sink.format:
         case "parquet":
@@ -42,7 +44,7 @@ def make_sink(sink: Sink, spark: SparkSession, function: BatchFunction | None) -
         case "foreachBatch":
             if function is None:
                 raise SinkError("foreachBatch needs a function", hint="call .foreachBatch(f)")
-            return ForeachBatchSink(sink, spark, function)
+            return ForeachBatchSink(sink, spark, function, timeout)
         case "results":
             return ResultsSink(sink)
         case "noop":

@@ -37,6 +37,9 @@ class QuerySink(ABC):
     def open(self) -> None:  # noqa: B027 - most sinks have nothing to prepare
         """Check, before the query starts, that the sink can be written."""
 
+    def begin(self) -> None:  # noqa: B027 - most sinks hold nothing
+        """Forget what was taken of an epoch that never ended: the race begins again."""
+
     @abstractmethod
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         """Take the rows of an epoch that is not committed yet; the number of rows."""

@@ -24,6 +24,9 @@ class ConsoleSink(QuerySink):
         self._truncate = options.get("truncate", "true").lower() != "false"
         self._texts: dict[int, str] = {}
 
+    def begin(self) -> None:
+        self._texts.clear()
+
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         yield from ()
         frame = epoch.executor.frame(rows.query).persist()

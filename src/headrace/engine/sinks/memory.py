@@ -28,6 +28,9 @@ class MemorySink(QuerySink):
         empty = self._spark.createDataFrame([], ddl(self.sink.schema))
         empty.createOrReplaceTempView(quoted(self.name))
 
+    def begin(self) -> None:
+        self._taken.clear()
+
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         written = yield Write(self.name, rows.query, rows.schema)
         assert written.table is not None

@@ -59,6 +59,9 @@ class ParquetSink(QuerySink):
                 hint="choose a folder that this user may write to",
             )
 
+    def begin(self) -> None:
+        self._leftovers = self._files = None
+
     def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
         if not self.owns_folder:
             claim_now(self, epoch.checkpoint, epoch.state)
