@@ -420,12 +420,11 @@ class Coordinator:
         # Spark writes its own logs meanwhile, so merging files costs the next batch little.
         self._runner.tidy(self._settings.compaction_files)
 
-    def _give_up(self, errors: Mapping[str, HeadraceError], taken: Mapping[str, _Waiting]) -> None:
+    def _give_up(self, errors: Mapping[str, HeadraceError]) -> None:
         """Read some streams no further: their batches come again when the race is started anew."""
         for stream, error in errors.items():
             self.stream_errors[stream] = error
-            self._release(stream, taken[stream], _Withdrawn(stream))
-            self._ingests.pop(stream).stop()
+            self._withdraw(stream)
 
     def _release(self, stream: str, waiting: _Waiting, error: BaseException | None) -> None:
         if isinstance(error, Abandoned):
