@@ -742,10 +742,11 @@ class _Head:
         windows = []
         for time in (p["at"], "s.ts"):
             trails = chance.random() < 0.6
-            length = f"'{chance.choice(self.writer.lengths)} seconds'"
+            # Streams lag behind each other, and in short windows there would be nobody to meet.
+            length = f"'{4 * chance.choice(self.writer.lengths)} seconds'"
             windows.append(f"trailing({time}, {length})" if trails else f"landmark({time})")
         if not any("trailing" in window for window in windows):
-            windows[0] = f"trailing({p['at']}, '{max(self.writer.lengths)} seconds')"
+            windows[0] = f"trailing({p['at']}, '{4 * max(self.writer.lengths)} seconds')"
         keys = [p["k"]] if chance.random() < 0.5 else []
         calls = ["count(*)", f"sum({p['av']})", "sum(s.v)", f"max({p['m']})", f"min({p['m']})"]
         calls = ["count(*)", *chance.sample(calls[1:], 2)]

@@ -117,10 +117,12 @@ def undelivered(query: str, outbox: Arrangement, last: HeadraceError | None) -> 
     epochs = sorted({file.epoch for file in outbox.files})
     span = f"epoch {epochs[0]}" if len(epochs) == 1 else f"epochs {epochs[0]} to {epochs[-1]}"
     why = "" if last is None else f": {last.message}"
-    return SinkError(
+    found = SinkError(
         f"{outbox.rows} rows of query {query!r} wait for its sink since {span}{why}",
         hint="mend the sink and start again; they are in the checkpoint, and are delivered first",
     )
+    found.__cause__ = last
+    return found
 
 
 def too_many(query: str, rows: int, most: int, last: HeadraceError | None) -> SinkError:

@@ -183,6 +183,10 @@ class PaneStore(Store):
         rows = rows_to_count(self.source, epoch) if counting else self.source.new_rows(epoch)
         if rows is None:
             return
+        if self.panes.length is None and not self.panes.given and not counting:
+            # Above an outer join a time may be missing: such a row is in no window, nor in all.
+            timed = column(self.time.name).is_(exp.Null()).not_()
+            rows = Relation(select(rows.query, None, [timed]), rows.schema)
         if self._is_filtered:
             filters = sorted((f for f in self.wanted if f is not None), key=str)
             anyone = any_of([exp.paren(sql_of(f)) for f in filters])

@@ -108,7 +108,10 @@ class RowAggregate(Operator):
 
     def _landmark(self, epoch: Epoch) -> Relation | None:
         rows = self._read(epoch, None, None, mark_new=True)
-        return None if rows is None else self._aggregate(rows, {}, [], only_changed=True)
+        if rows is None:
+            return None
+        timed = column(self.node.time.name).is_(exp.Null()).not_()
+        return self._aggregate(select(rows, None, [timed]), {}, [], only_changed=True)
 
     def _trailing(self, epoch: Epoch, window: Trailing, after: int) -> Relation | None:
         end = after - self._lag
