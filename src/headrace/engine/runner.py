@@ -249,6 +249,7 @@ class EpochRunner:
         report.jobs = self._executor.jobs
         attempt.learn()
         report.changes = [*self._changes, *self.joins.changes, *self.early.changes]
+        report.changes += self._executor.take_news()
         self._changes, self.joins.changes, self.early.changes = [], [], []
         for family, load in report.loads.items():
             known = self.loads.get(family)
