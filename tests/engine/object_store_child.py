@@ -85,9 +85,9 @@ def spark_on(endpoint: str, folder: Path) -> SparkSession:
         builder = builder.config(key, value.format(folder=folder))
     if case == "unknown host":
         folder.mkdir(parents=True)
-        names = f"store.nowhere localhost {socket.gethostname()}"
+        names = f"nowhere localhost {socket.gethostname()}"
         (folder / "hosts").write_text(f"127.0.0.1 {names}\n")
-        elsewhere = endpoint.replace("127.0.0.1", "store.nowhere")
+        elsewhere = endpoint.replace("127.0.0.1", "nowhere")
         builder = builder.config("spark.hadoop.fs.s3a.endpoint", elsewhere)
     cache = os.environ.get("HEADRACE_TEST_IVY")
     if cache:

@@ -14,6 +14,7 @@ from headrace.engine.buckets.remote_files import Access, store_of
 from headrace.engine.buckets.s3_access import options_of, s3_access
 
 KEYS = {"fs.s3a.access.key": "AKIA-ME", "fs.s3a.secret.key": "very secret"}
+GIVEN = {"access.key": "k", "secret.key": "s"}
 MINE = {"access_key": "AKIA-ME", "secret_key": "very secret"}
 AMAZON = {"bucket": "b", "scheme": "https"}
 PACKAGE = "org.apache.hadoop.fs.s3a"
@@ -189,15 +190,12 @@ def test_whose_credentials(
 )
 def test_what_tasks_cannot_do_as_spark_does(options: dict[str, str], reason: str) -> None:
     with pytest.raises(Untranslatable, match=reason):
-        access({**options} if "aws.credentials.provider" in options else {**options, **_KEYS})
-
-
-_KEYS = {"access.key": "k", "secret.key": "s"}
+        access(options if "aws.credentials.provider" in options else {**options, **GIVEN})
 
 
 def test_options_that_ask_for_nothing_are_no_hindrance() -> None:
     asked = {"encryption.algorithm": "", "requester.pays.enabled": "false", "acl.default": " "}
-    assert access({**asked, **_KEYS}).arguments["access_key"] == "k"
+    assert access({**asked, **GIVEN}).arguments["access_key"] == "k"
 
 
 def test_options_of_a_bucket_take_the_place_of_general_ones() -> None:
