@@ -43,7 +43,7 @@ class _Store:
 
 
 class Stores:
-    """What is known of all stores that definitions read and write."""
+    """What is known of all stores that definitions read and write; anyone may ask meanwhile."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -65,7 +65,7 @@ class Stores:
         """How tasks reach what they can reach."""
         return {
             name: store.access
-            for name, store in self._known.items()
+            for name, store in list(self._known.items())
             if store.access is not None and store.why_not is None
         }
 
@@ -82,7 +82,7 @@ class Stores:
         """The stores that tasks should be able to reach, but have not reached yet."""
         return [
             name
-            for name, store in self._known.items()
+            for name, store in list(self._known.items())
             if store.why_not is None and not (store.read or store.written)
         ]
 
@@ -93,7 +93,7 @@ class Stores:
 
     def hidden(self, text: str) -> str:
         """A text without the secrets of any store."""
-        for store in self._known.values():
+        for store in list(self._known.values()):
             if store.access is not None:
                 text = store.access.hidden(text)
         return text
