@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import Batch, StreamBatch
-from headrace.engine.buckets.executor import BucketExecutor
+from headrace.engine.buckets.executor import BucketExecutor, Learnt
+from headrace.engine.buckets.stores import Stores
 from headrace.engine.gate import Gate
 from headrace.engine.inputs import BatchInput, FilesInput, Inputs, ProbedInput
 from headrace.engine.spark_executor import SparkExecutor, ddl
@@ -34,7 +35,9 @@ class Executor:
         self.inputs = Inputs()
         self._settings = settings
         self._spark = SparkExecutor(spark, settings, self.inputs)
-        self._buckets = BucketExecutor(self._spark.session, settings, self.inputs)
+        #: Which stores tasks reach, and what failed in them.
+        self.learnt = Learnt(Stores(self._spark.session))
+        self._buckets = BucketExecutor(self._spark.session, settings, self.inputs, self.learnt)
         #: Closed when the epochs for which this one works are abandoned.
         self.gate = Gate()
         #: What ran where of late and why, by label.
@@ -104,6 +107,10 @@ class Executor:
         # What was cancelled is nobody's fault.
         self.gate.check()
         return [answers[index] for index in range(len(writes))]
+
+    def take_news(self) -> list[str]:
+        """What was found out about stores since this was last asked."""
+        return self.learnt.stores.take_news()
 
     def is_few(self, rows: int | None) -> bool:
         """Whether so many rows may come to the driver."""

@@ -12,8 +12,8 @@ from headrace.engine.checkpoint import Committed
 from headrace.engine.compile import compile_queries
 from headrace.engine.early_choices import describe_early
 from headrace.engine.early_plans import EarlyMemory
-from headrace.engine.file_streams import is_file_stream
-from headrace.engine.imagined import executors_of
+from headrace.engine.file_streams import folder_of
+from headrace.engine.imagined import Places, executors_of
 from headrace.engine.join_orders import JoinMemory
 from headrace.engine.layouts import PanePlan, decide, describe_windows
 from headrace.engine.physical import LiveQuery, Physical
@@ -53,12 +53,18 @@ class Explaining:
 
     def executors(self, sink: Sink) -> list[str]:
         """Who runs each step that writes something, and why."""
-        race, physical = self._race, self._compiled(sink)
-        tasks_read = {
-            name: name in race.streams and is_file_stream(race.streams[name].frame)
+        race = self._race
+        # One that takes part has a name and a place for its results.
+        sink = next((known for known in race.sinks().values() if known.input == sink.input), sink)
+        physical = self._compiled(sink)
+        folders = {
+            name: folder_of(race.streams[name].frame) if name in race.streams else None
             for name in physical.sources
         }
-        return executors_of(physical, race.executor.session, race.settings, tasks_read)
+        checkpoint = race.checkpoint or ""
+        folder = checkpoint if sink.format == "results" else dict(sink.options).get("path", "")
+        places = Places(checkpoint, folder, folders)
+        return executors_of(physical, race.executor, race.settings, places)
 
     def windows(self, sink: Sink) -> list[DescribedWindows]:
         """The windows of a query that share work, or would if it paid."""

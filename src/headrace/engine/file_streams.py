@@ -76,10 +76,10 @@ class FileStream:
 
 
 def _path(uri: str) -> str:
-    """A path as Python has it; Spark writes local ones as encoded URIs."""
+    """A path as Python has it; Spark writes encoded URIs."""
     if uri.startswith("file:"):
         return unquote(uri.removeprefix("file://").removeprefix("file:"))
-    return uri
+    return unquote(uri)
 
 
 def folders(frame: DataFrame) -> list[str]:
@@ -96,14 +96,24 @@ def folders(frame: DataFrame) -> list[str]:
 
 def is_file_stream(frame: DataFrame) -> bool:
     """Whether a streaming DataFrame is the rows of Parquet files, as they are."""
+    return folder_of(frame) is not None
+
+
+def folder_of(frame: DataFrame) -> str | None:
+    """The folder whose Parquet files are the rows of a streaming DataFrame, as they are, if any."""
     plan: Any = frame._jdf.queryExecution().analyzed()
     if plan.getClass().getSimpleName() != "StreamingRelation":
-        return False
+        return None
     source = plan.dataSource()
     if str(source.className()).lower() != "parquet" or not source.partitionColumns().isEmpty():
-        return False
-    options = source.options().keysIterator()
+        return None
+    folder = ""
+    options = source.options().iterator()
     while options.hasNext():
-        if str(options.next()).lower() not in _HARMLESS:
-            return False
-    return True
+        option = options.next()
+        name = str(option._1()).lower()
+        if name not in _HARMLESS:
+            return None
+        if name == "path":
+            folder = str(option._2())
+    return folder

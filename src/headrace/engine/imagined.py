@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from headrace.engine.arrangements import StateFile
@@ -44,9 +43,9 @@ class _Batch:
 class _Executor:
     """Names inputs, and runs nothing."""
 
-    def __init__(self, session: SparkSession, settings: Settings) -> None:
+    def __init__(self, executor: Executor, settings: Settings) -> None:
         self.inputs = Inputs()
-        self.buckets = BucketExecutor(session, settings, self.inputs)
+        self.buckets = BucketExecutor(executor.session, settings, self.inputs, executor.learnt)
 
     def bind_files(self, files: Sequence[StateFile], schema: Schema) -> exp.Select:
         return self.inputs.bind(FilesInput(files, schema))
@@ -61,49 +60,65 @@ class _Executor:
         return self.buckets.parts_of_indexes(rows)
 
 
-def executors_of(
-    physical: Physical,
-    session: SparkSession,
-    settings: Settings,
-    file_streams: Mapping[str, bool],
-) -> list[str]:
-    """For each thing that is written in an epoch, who would do it and why.
+@dataclass(frozen=True)
+class Places:
+    """Where an epoch would read and write: tasks may not reach every store.
 
-    ``file_streams`` says of each stream whether tasks can read its files.
+    ``streams`` are the folders of the streams whose files tasks can read; None for the others. The
+    ``sink`` is empty where it is no folder, or not known.
     """
-    executor = _Executor(session, settings)
-    epoch = _epoch(physical, executor, file_streams)
+
+    checkpoint: str
+    sink: str
+    streams: Mapping[str, str | None]
+
+
+def executors_of(
+    physical: Physical, executor: Executor, settings: Settings, places: Places
+) -> list[str]:
+    """For each thing that is written in an epoch, who would do it and why."""
+    imagined = _Executor(executor, settings)
+    epoch = _epoch(physical, imagined, places)
+    found = [
+        f"{write.label}: {imagined.buckets.verdict(write, label)}"
+        for label, write in _writes(physical, epoch, places.sink)
+    ]
+    untried = imagined.buckets.untried
     return [
-        f"{write.label}: {executor.buckets.verdict(write)}" for write in _writes(physical, epoch)
+        *found,
+        *(f"{store}: tasks try to reach it when they first need it" for store in untried),
     ]
 
 
-def _writes(physical: Physical, epoch: Epoch) -> Iterator[Write]:
+def _writes(physical: Physical, epoch: Epoch, sink: str) -> Iterator[tuple[str, Write]]:
+    """What is written, each with the label by which it is known when it is."""
     for store in physical.stores:
         first = next(store.advance(epoch), None)
         if first is not None:
-            yield first
-    for operator in physical.outputs.values():
+            yield first.label, first
+    for name, operator in physical.outputs.items():
         rows = operator.delta(epoch)
         if rows is not None:
-            yield Write("results", rows.query, rows.schema, path="results")
+            yield name, Write("results", rows.query, rows.schema, path=f"{sink}/results")
 
 
-def _epoch(physical: Physical, executor: _Executor, file_streams: Mapping[str, bool]) -> Epoch:
+def _epoch(physical: Physical, executor: _Executor, places: Places) -> Epoch:
     state = Committed(epoch=1)
     for store in physical.stores:
         for epoch, first, last in ((1, _BEFORE - 1, _AFTER), (2, _BEFORE, _AFTER)):
-            file = StateFile(f"{store.name}-{epoch}.parquet", epoch, _ROWS, 0, first, last)
+            path = f"{places.checkpoint}/{store.name}-{epoch}.parquet"
+            file = StateFile(path, epoch, _ROWS, 0, first, last)
             state.arrangement(store.name).append([file])
     clocks = [*physical.sources, *(store.name for store in physical.stores)]
     batches: dict[str, Any] = {
-        name: _Batch(source, [f"{name}.parquet"] if file_streams.get(name) else None)
+        name: _Batch(source, None if folder is None else [f"{folder}/{i}.parquet" for i in (1, 2)])
         for name, source in physical.sources.items()
+        for folder in [places.streams.get(name)]
     }
     return Epoch(
         2,
         cast(Executor, executor),
-        Checkpoint(lambda path: LocalFiles(), "imagined", 1),
+        Checkpoint(lambda path: LocalFiles(), places.checkpoint, 1),
         state,
         batches,
         clocks_before=Clocks(dict.fromkeys(clocks, _BEFORE)),

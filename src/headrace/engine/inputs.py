@@ -116,6 +116,15 @@ STORED = "headrace_stored"
 Input = FilesInput | BatchInput | ProbedInput
 
 
+def all_paths(source: Input) -> Iterator[str]:
+    """All files that may be read for an input, now or by way of an index."""
+    yield from source.paths
+    if isinstance(source, ProbedInput):
+        for leaf in source.leaves:
+            yield from leaf.old.paths
+            yield from leaf.new.paths
+
+
 class Inputs:
     """The inputs of one epoch's definitions, by name."""
 

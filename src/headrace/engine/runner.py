@@ -458,6 +458,7 @@ class EpochRunner:
         self.state = done.state
         done.attempt.learn()
         report.changes = [*self._changes, *self.joins.changes, *self.early.changes]
+        report.changes += self._executor.take_news()
         self._changes, self.joins.changes, self.early.changes = [], [], []
         for family, load in report.loads.items():
             known = self.loads.get(family)

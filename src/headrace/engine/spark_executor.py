@@ -230,7 +230,8 @@ def folder_size(path: str) -> int:
 
 
 def _inherited(spark: SparkSession) -> dict[str, str]:
-    """What the user set that gives expressions their meaning: time zone, ANSI mode and the like."""
+    """What the user set that gives expressions their meaning (time zone, ANSI mode and the like),
+    and how file systems are reached."""
     keys = (
         "spark.sql.session.timeZone",
         "spark.sql.ansi.enabled",
@@ -239,4 +240,5 @@ def _inherited(spark: SparkSession) -> dict[str, str]:
         "spark.sql.legacy.timeParserPolicy",
     )
     found = {key: spark.conf.get(key, None) for key in keys}
+    found |= {key: value for key, value in spark.conf.getAll.items() if key.startswith("fs.")}
     return {key: value for key, value in found.items() if value is not None}

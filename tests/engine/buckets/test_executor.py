@@ -18,6 +18,7 @@ from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.engine.arrangements import StateFile
 from headrace.engine.buckets import kernel
 from headrace.engine.buckets.probe_kernel import ProbeJoin
+from headrace.engine.buckets.remote_files import Access
 from headrace.engine.executor import Executor
 from headrace.engine.relations import call, column, keep, number, select
 from headrace.engine.writes import Write, run_alone
@@ -151,6 +152,7 @@ def test_files_through_pyarrow_are_the_same(tmp_path: Path) -> None:
             {
                 "version": __import__("duckdb").__version__,
                 "memory": "100MB",
+                "stores": {"file://": Access("file", {})},
                 "inputs": {
                     "rows": {
                         "files": [f"{prefix}{tmp_path}/in.parquet"],

@@ -22,13 +22,15 @@ class Answers:
     piece: Piece
     files: list[WrittenFile] = field(default_factory=list)
     error: str | None = None
+    #: Whether the error is that of a store, and not of the definition.
+    unreachable: bool = False
     _seen: list[Sequence[Any]] = field(default_factory=list)
     _inner: list[Sequence[Any]] = field(default_factory=list)
     _tables: list[pa.Table] = field(default_factory=list)
 
     def add(self, answer: Mapping[str, Any]) -> None:
         if "error" in answer:
-            self.error = answer["error"]
+            self.error, self.unreachable = answer["error"], "store" in answer
             return
         self._seen.append(answer["seen"])
         self._inner.append(answer.get("inner") or ())

@@ -14,10 +14,12 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from headrace.engine.buckets.local_index import local_folder, worker_memory
 from headrace.engine.buckets.probe_kernel import ProbeJoin
+from headrace.engine.buckets.remote_files import RemoteFiles, Unreachable
 
 Spec = dict[str, Any]
 
@@ -35,12 +37,14 @@ def run_task(spec: Spec) -> Spec:
     if duckdb.__version__ != spec["version"]:
         return {"missing": f"duckdb {spec['version']} (there is {duckdb.__version__})"}
     connection = _database(spec["memory"]).cursor()
+    files = RemoteFiles(spec.get("stores", {}))
     try:
         connection.execute("SET TimeZone = 'UTC'")
-        task = _Task(connection, spec)
+        task = _Task(connection, spec, files)
         answers = [task.run(piece) for piece in spec["pieces"]]
     finally:
         connection.close()
+        files.close()
     return {"answers": answers}
 
 
@@ -73,8 +77,9 @@ class _Unsuitable(Exception):
 class _Task:
     """A task's pieces over one connection, and what they read."""
 
-    def __init__(self, connection: Any, spec: Spec) -> None:
+    def __init__(self, connection: Any, spec: Spec, files: RemoteFiles) -> None:
         self._connection = connection
+        self._files = files
         self._inputs: dict[str, Spec] = spec["inputs"]
         self._opened: dict[str, Exception | None] = {}
         self._readers = Counter(r for piece in spec["pieces"] for r in piece["inputs"].values())
@@ -96,9 +101,12 @@ class _Task:
             return answer
         except Exception as error:
             for path in begun:
-                _delete(path)
-            words = f"{type(error).__name__}: {error}"
-            return {"write": piece["write"], "error": words.splitlines()[0]}
+                self._delete(path)
+            words = self._files.hidden(f"{type(error).__name__}: {error}").splitlines()[0]
+            answer = {"write": piece["write"], "error": words}
+            if isinstance(error, Unreachable):
+                answer["store"] = error.store
+            return answer
 
     def _open(self, reading: str) -> None:
         """Make rows of files known under a name, once.
@@ -116,7 +124,7 @@ class _Task:
                 self._probe(reading, source)
                 self._opened[reading] = None
                 return
-            rows = _reading(self._connection, source)
+            rows = _reading(self._connection, self._local(source))
             kind = "TABLE" if self._readers[reading] > 1 and source["strict"] else "VIEW"
             self._connection.execute(f'CREATE TEMP {kind} "{reading}" AS {rows}')
             self._opened[reading] = None
@@ -151,7 +159,7 @@ class _Task:
     def _stored_rows(self, one: Spec, paths: Sequence[str]) -> Any:
         """Rows of an input of a join from files, as its indexes hold them."""
         reading = {"files": list(paths), "shared": [], "where": one["where"], "strict": False}
-        rows = _reading(self._connection, {**reading, "columns": one["types"]})
+        rows = _reading(self._connection, self._local({**reading, "columns": one["types"]}))
         self._connection.execute(f'CREATE OR REPLACE TEMP VIEW "{one["stored"]}" AS {rows}')
         return self._connection.sql(one["sql"]).to_arrow_table()
 
@@ -200,16 +208,35 @@ class _Task:
                 continue
             path = f"{output['folder']}/{output['name']}-{uuid.uuid4().hex[:12]}.parquet"
             begun.append(path)
-            count, size = _write_file(connection, query, path)
+            local = path if _is_local(path) else self._files.new_file()
+            count, size = _write_file(connection, query, local)
             if not count:
-                _delete(path)
+                _remove(local)
                 continue
+            if local != path:
+                self._files.store(local, path)
             answer["files"].append((path, count, size, output["part"]))
         if whole is not None:
             connection.execute(f'DROP TABLE "{whole}"')
         if inner is not None:
             connection.execute(f'DROP TABLE "{inner["name"]}"')
         return answer
+
+    def _local(self, source: Spec) -> Spec:
+        """An input with its files where DuckDB can read them."""
+        found = dict(source)
+        for kind in ("files", "shared"):
+            local = [_pattern(path) for path in source[kind] if _is_local(path)]
+            remote = [path for path in source[kind] if not _is_local(path)]
+            found[kind] = local + self._files.fetch(remote)
+        return found
+
+    def _delete(self, path: str) -> None:
+        if _is_local(path):
+            _remove(path)
+            return
+        with suppress(Unreachable):
+            self._files.delete(path)
 
     def _row(self, query: str) -> tuple[Any, ...]:
         """The one row of a query; all are fetched, because a result that is not holds things."""
@@ -226,7 +253,7 @@ def _as_bytes(table: Any) -> bytes:
     return bytes(sink.getvalue())
 
 
-# Files: DuckDB itself reads and writes local ones; others go through pyarrow's file systems.
+# Files, all of them local by now
 
 
 def _is_local(path: str) -> bool:
@@ -252,13 +279,10 @@ def _reading(connection: Any, source: Spec) -> str:
 
 
 def _rows_of(connection: Any, source: Spec, paths: list[str], where: str, numbered: bool) -> str:
-    if all(_is_local(path) for path in paths):
-        listed = ", ".join("'" + _pattern(path).replace("'", "''") + "'" for path in paths)
-        options = "union_by_name = true, hive_partitioning = false"
-        options += ", file_row_number = true" if numbered else ""
-        origin = f"read_parquet([{listed}], {options})"
-    else:
-        origin = f'"{_register(connection, paths)}"'
+    listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+    options = "union_by_name = true, hive_partitioning = false"
+    options += ", file_row_number = true" if numbered else ""
+    origin = f"read_parquet([{listed}], {options})"
     described = connection.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()
     types = {row[0]: row[1] for row in described}
     columns = [
@@ -291,12 +315,10 @@ def _column(name: str, wanted: str, types: dict[str, str], strict: bool) -> str:
 def _check_int96(connection: Any, paths: list[str]) -> None:
     """A timestamp without a zone is Spark's own old format, or means something else."""
     for path in paths:
-        if not _is_local(path):
-            raise _Unsuitable("timestamps without a time zone")
         kinds = connection.execute(
             "SELECT DISTINCT type FROM parquet_schema(?) WHERE logical_type LIKE '%Timestamp%' "
             "AND logical_type LIKE '%isAdjustedToUTC=0%'",
-            [_pattern(path)],
+            [path],
         ).fetchall()
         if kinds:
             raise _Unsuitable("timestamps without a time zone")
@@ -307,50 +329,13 @@ def _pattern(path: str) -> str:
     return path if path.endswith(".parquet") and not os.path.isdir(path) else f"{path}/*.parquet"
 
 
-def _register(connection: Any, paths: list[str]) -> str:
-    import pyarrow as pa
-    import pyarrow.dataset
-    import pyarrow.fs
-
-    parts = []
-    for path in paths:
-        system, inside = pyarrow.fs.FileSystem.from_uri(path)
-        parts.append(pa.dataset.dataset(inside, filesystem=system, format="parquet"))
-    name = f"files_{uuid.uuid4().hex[:12]}"
-    connection.register(name, pa.dataset.dataset(parts))
-    return name
-
-
 def _write_file(connection: Any, query: str, path: str) -> tuple[int, int]:
     """Write rows as one Parquet file; how many they were, and its size."""
-    if _is_local(path):
-        quoted = path.replace("'", "''")
-        copied = connection.execute(f"COPY ({query}) TO '{quoted}' ({_FORMAT})").fetchall()
-        return copied[0][0], os.path.getsize(path)
-    import pyarrow.fs
-    import pyarrow.parquet
-
-    system, inside = pyarrow.fs.FileSystem.from_uri(path)
-    reader = connection.sql(query).to_arrow_reader(1 << 16)
-    count = 0
-    with (
-        system.open_output_stream(inside) as stream,
-        pyarrow.parquet.ParquetWriter(stream, reader.schema) as writer,
-    ):
-        for batch in reader:
-            count += batch.num_rows
-            writer.write_batch(batch)
-    return count, system.get_file_info(inside).size
+    quoted = path.replace("'", "''")
+    copied = connection.execute(f"COPY ({query}) TO '{quoted}' ({_FORMAT})").fetchall()
+    return copied[0][0], os.path.getsize(path)
 
 
-def _delete(path: str) -> None:
-    try:
-        if _is_local(path):
-            os.remove(path)
-        else:
-            import pyarrow.fs
-
-            system, inside = pyarrow.fs.FileSystem.from_uri(path)
-            system.delete_file(inside)
-    except OSError:
-        return
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.remove(path)

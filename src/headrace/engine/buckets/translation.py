@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -12,11 +11,14 @@ from headrace.engine.buckets.meanings import Untranslatable, duckdb_type
 from headrace.engine.buckets.probe_specs import ProbedPlan, cuts_of, plan_probed
 from headrace.engine.buckets.render import duckdb_expression, duckdb_query, identifier
 from headrace.engine.buckets.splits import Cut, cuts
-from headrace.engine.files import is_local, plain_path
+from headrace.engine.files import is_local
 from headrace.engine.inputs import BatchInput, Input, Inputs, ProbedInput
 from headrace.engine.relations import Sql
 from headrace.engine.writes import Write
 from headrace.plan.types import Schema
+
+#: Files of a first batch that a store is asked about, a request each; more are much work anyway.
+_MOST_ASKED = 64
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Translated:
     probed: Mapping[str, ProbedPlan] = field(default_factory=dict)
 
 
-def translate(write: Write, known: Inputs) -> Translated:
+def translate(write: Write, known: Inputs, size_of: Callable[[str], int]) -> Translated:
     """The write for DuckDB; raises ``Untranslatable`` where something in it is Spark's alone."""
     queries = [write.query] if write.inner is None else [write.query, write.inner.query]
     inputs = known.of(*queries)
@@ -70,7 +72,7 @@ def translate(write: Write, known: Inputs) -> Translated:
         _inner(write),
         inputs,
         cuts(write.query, lookup, write.partial),
-        _rows(known, inputs, queries),
+        _rows(known, inputs, queries, size_of),
         probed,
     )
 
@@ -113,15 +115,17 @@ def _listed(watch: Mapping[str, Sql]) -> str:
     )
 
 
-def _rows(known: Inputs, inputs: Mapping[str, Input], queries: list[exp.Query]) -> int | None:
+def _rows(
+    known: Inputs,
+    inputs: Mapping[str, Input],
+    queries: list[exp.Query],
+    size_of: Callable[[str], int],
+) -> int | None:
     rows = known.rows(*queries)
     if rows is not None:
         return rows
     # The first batch of a stream: so many bytes are a row, or less.
     paths = [path for source in inputs.values() for path in source.paths]
-    if all(is_local(path) for path in paths):
-        return (
-            sum(os.path.getsize(plain_path(p)) for p in paths if os.path.isfile(plain_path(p)))
-            // 16
-        )
-    return None
+    if sum(not is_local(path) for path in paths) > _MOST_ASKED:
+        return None
+    return sum(map(size_of, paths)) // 16
