@@ -262,7 +262,10 @@ def test_it_leaves_without_when_it_was_tried_enough(spark: SparkSession, tmp_pat
         AddData("bids", ("a", 1, 1)),
         Advance(),
         StopQuery("printed"),
+        AddData("bids", ("b", 2, 2)),
+        Advance(),
         Stop(),
         settings=FEW_TRIES,
     )
     check_error(stage.handles["printed"].exception(), "SINK_FAILED", "1 rows", "out of paper")
+    assert not any("outbox" in name for name in stage.commit()["arrangements"])

@@ -17,7 +17,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.arrangements import Arrangement
-from headrace.engine.branches import forget_branch, own_arrangements, results_arrangement
+from headrace.engine.branches import (
+    forget_branch,
+    outbox_arrangement,
+    own_arrangements,
+    results_arrangement,
+)
 from headrace.engine.catching_up import caught_up_at
 from headrace.engine.checkpoint import Checkpoint, Committed, Intent, QueryRecord
 from headrace.engine.compile import compile_queries
@@ -94,6 +99,8 @@ class Race:
         self._coordinator: Coordinator | None = None
         self._runner: EpochRunner | None = None
         self._arrived: list[str] = []
+        #: The queries of this run, or of the last one.
+        self._took_part: set[str] = set()
         self._trigger = Trigger()
         self._standstills = Standstills(self.settings.warn_after / 1_000)
         self._planned_at = 0
@@ -267,6 +274,7 @@ class Race:
             self._on_paused,
             self._on_replay,
         )
+        self._took_part = set(live)
         for entry in live.values():
             entry.output.begin()
             entry.state.begin()
@@ -343,7 +351,8 @@ class Race:
         self._settle()
         if self._coordinator.error is not None:
             raise self._coordinator.error
-        failed = {e.sink.name: e.state.error for e in self._entries.values() if e.state.error}
+        entries = [e for e in self._entries.values() if e.sink.name in self._took_part]
+        failed = {e.sink.name: e.state.error for e in entries if e.state.error}
         if failed:
             raise _told_together(failed)
         return True
@@ -478,11 +487,13 @@ class Race:
                 queries.pop(name, None)
                 runner.state.queries.pop(name, None)
                 runner.state.merged.pop(name, None)
+                _drop_arrangement(runner.state, outbox_arrangement(name))
                 entry.state.finish("stopped")
             for name in arrived:
                 entry = self._entry(name)
                 if entry.state.active:
                     queries[name] = self._enrol(entry, runner.state)
+                    self._took_part.add(name)
                     entry.state.begin()
                     assert self._coordinator is not None
                     self._coordinator.streams |= {s: self.streams[s] for s in entry.sink.streams()}
@@ -692,9 +703,13 @@ def _results_of(state: Committed, query: str) -> Arrangement | None:
 def _drop_own_arrangements(state: Committed, query: str) -> None:
     """What another query of this name has left."""
     for name in own_arrangements(query):
-        old = state.arrangements.pop(name, None)
-        if old is not None:
-            state.garbage += [(state.epoch + 1, file.path) for file in old.files]
+        _drop_arrangement(state, name)
+
+
+def _drop_arrangement(state: Committed, name: str) -> None:
+    old = state.arrangements.pop(name, None)
+    if old is not None:
+        state.garbage += [(state.epoch + 1, file.path) for file in old.files]
 
 
 def _told_together(failed: Mapping[str, HeadraceError]) -> HeadraceError:
