@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.engine import checkpoint
 from tests.support.compare import spark_rows
 from tests.support.script import (
     AddData,
@@ -188,6 +190,74 @@ def test_a_folder_becomes_a_file_and_a_folder_again(spark: SparkSession, tmp_pat
         ),
         Check("its own number", lambda stage: len(read_epoch(stage.output("lost"), 2)) == 2),
         settings=FEW_TRIES,
+    )
+
+
+def test_a_folder_goes_away_between_commit_and_publication(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was staged in it is published when it is back, also after commits and restarts."""
+    output, away = tmp_path / "out" / "lost", tmp_path / "away"
+    commits = itertools.count(1)
+
+    def lose_folder(place: str) -> None:
+        if place == "commit.after" and next(commits) == 2:
+            output.rename(away)
+            output.touch()
+
+    def mend_folder(_: Stage) -> None:
+        output.unlink()
+        away.rename(output)
+
+    monkeypatch.setattr(checkpoint, "reach", lose_folder)
+    play(
+        spark,
+        tmp_path,
+        [BIDS],
+        StartQuery("lost", ROWS),
+        StartQuery("healthy", ROWS),
+        AddData("bids", ("a", 1, 1)),
+        AddData("bids", ("b", 2, 2)),
+        AddData("bids", ("c", 3, 3)),
+        ExpectError(Advance(), "SINK_FAILED", "'lost'"),
+        AddData("bids", ("d", 4, 4)),
+        ExpectError(Advance(), "SINK_FAILED", "'lost'"),
+        CheckAnswer("healthy", *zip("abcd", range(1, 5), strict=True)),
+        Check("mended", mend_folder),
+        Restart(),
+        AddData("bids", ("e", 5, 5)),
+        Advance(),
+        CheckAnswer("lost", *zip("abcde", range(1, 6), strict=True)),
+        Check("its number", lambda stage: read_epoch(stage.output("lost"), 2) == [("b", 2)]),
+        settings=FEW_TRIES,
+    )
+
+
+def test_output_is_published_in_the_same_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is away for the moment of publication, and comes back."""
+    output, away = tmp_path / "out" / "lost", tmp_path / "away"
+    commits = itertools.count(1)
+
+    def lose_folder(place: str) -> None:
+        if place == "commit.after" and next(commits) == 2:
+            output.rename(away)
+            output.touch()
+        if place == "publish.after" and away.exists():
+            output.unlink()
+            away.rename(output)
+
+    monkeypatch.setattr(checkpoint, "reach", lose_folder)
+    play(
+        spark,
+        tmp_path,
+        [BIDS],
+        StartQuery("lost", ROWS),
+        AddData("bids", ("a", 1, 1)),
+        AddData("bids", ("b", 2, 2)),
+        Advance(),
+        CheckAnswer("lost", ("a", 1), ("b", 2)),
     )
 
 

@@ -30,8 +30,9 @@ from headrace.engine.files import FileSystem
 from headrace.engine.flushing import Flushing
 from headrace.engine.gate import Gate, GatedFiles
 from headrace.engine.lease import Lease, lost
-from headrace.engine.publishing import Publication
+from headrace.engine.publishing import STAGING, Publication
 from headrace.engine.sealed import sealed, unsealed
+from headrace.engine.spark_errors import one_line
 from headrace.errors import CheckpointError
 
 __all__ = ["Checkpoint", "Committed", "Intent", "Publication", "QueryRecord"]
@@ -66,6 +67,8 @@ class Checkpoint:
         self._ending = Ending(Committed())
         self._begun: Intent | None = None
         self._strays: list[str] = []
+        #: Output of committed epochs whose sinks could not be reached, and why.
+        self.unpublished: dict[Publication, str] = {}
 
     def files_of(self, path: str) -> FileSystem:
         """The file system that a path belongs to, as long as this owner may change anything."""
@@ -153,6 +156,8 @@ class Checkpoint:
         ]
         self._flushing.flush(state)
         reach("flush.after")
+        # What waits longer is safe since it was first committed.
+        state.publications = [*self.unpublished, *state.publications]
         self.gate.check()
         self._lease.check()
         ending = self._log.write_commit(state, self._race, self._lease.term, self._ending.digest)
@@ -188,7 +193,7 @@ class Checkpoint:
             )
         self._strays = [*sorted(entries - named), *self._log.left_behind()]
         self._flushing.begin_with(state)
-        self._publish(state)
+        self._publish(state, restarted=True)
         return state, self._begun
 
     def _identity(self) -> str | None:
@@ -240,12 +245,28 @@ class Checkpoint:
             self.files.write(path, text)
         return race
 
-    def _publish(self, state: Committed) -> None:
+    def _publish(self, state: Committed, restarted: bool = False) -> None:
+        """Publish what the commit names; what cannot be, now, is named by the next one again.
+
+        What a restart does not find was published before, and moved on by readers, if the sink's
+        folder is there at all.
+        """
+        done, self.unpublished = [], {}
         for publication in state.publications:
             files = self.files_of(publication.staged)
-            publication.listed(files, self.race).publish(files)
-        self._flushing.flush_published(state.publications)
-        for publication in state.publications:
+            listed = publication.listed(files, self.race)
+            try:
+                was_published = restarted and files.exists(f"{listed.sink}/{STAGING}")
+                is_whole = listed.publish(files) or was_published
+                reason = "" if is_whole else "what was staged for it is gone"
+            except Exception as error:
+                reason = one_line(error)
+            if reason:
+                self.unpublished[listed] = reason
+            else:
+                done.append(listed)
+        self._flushing.flush_published(done)
+        for publication in done:
             self.files_of(publication.staged).delete(publication.staged)
 
     def _delete_garbage(self, state: Committed) -> None:

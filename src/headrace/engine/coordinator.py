@@ -292,9 +292,11 @@ class Coordinator:
         if self._stopping or self.stream_errors.keys() >= self._runner.sources.keys():
             return False
         most = self._settings.sink_last_tries
+        tried = [waiting.delivery for waiting in self._runner.waiting().values()]
+        if self._runner.unpublished():
+            tried.append(self._runner.publishing)
         return self._runner.owes_commit or any(
-            waiting.delivery is None or waiting.delivery.tries < most
-            for waiting in self._runner.waiting().values()
+            delivery is None or delivery.tries < most for delivery in tried
         )
 
     def _admission(self) -> _Admission | None:

@@ -362,7 +362,7 @@ class Race:
         assert self._coordinator is not None
         assert self._runner is not None
         self._notice_stream_errors()
-        waiting = self._runner.waiting()
+        waiting, unpublished = self._runner.waiting(), self._runner.unpublished()
         for entry in self._entries.values():
             if not entry.state.active or entry.running is None:
                 continue
@@ -371,6 +371,8 @@ class Race:
             else:
                 # The query stays registered: the race may be started again.
                 entry.state.message = "stopped with the race"
+                if entry.sink.name in unpublished and self._runner.publishing is not None:
+                    entry.state.error = self._runner.publishing.error
                 outbox = waiting.get(entry.sink.name)
                 if outbox is not None:
                     last = None if outbox.delivery is None else outbox.delivery.error
@@ -600,8 +602,13 @@ class Race:
         """Tell queries what waits for their sinks."""
         assert self._runner is not None
         waiting = self._runner.waiting()
+        unpublished = self._runner.unpublished()
         for name in (*self._runner.queries, *self._runner.branches):
-            self._entry(name).state.waiting = _described(waiting.get(name))
+            state = self._entry(name).state
+            state.waiting = _described(waiting.get(name))
+            publishing = self._runner.publishing
+            if name in unpublished and publishing is not None:
+                state.warning = publishing.error.message
 
     def _add_progress(
         self, name: str, report: EpochReport, runner: EpochRunner, warning: str | None = None

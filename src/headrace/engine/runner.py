@@ -48,9 +48,10 @@ from headrace.engine.sinks import QuerySink
 from headrace.engine.sinks.results import ResultsSink
 from headrace.engine.storage import Storage
 from headrace.engine.writes import Steps, run_together
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SinkError
 from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging
+from headrace.names import storage_name
 from headrace.plan.json import from_json, to_json
 from headrace.plan.nodes import Node, Source
 from headrace.plan.types import Schema
@@ -144,6 +145,8 @@ class EpochRunner:
         self.retry_policy = retry_policy or RetryPolicy()
         #: Sinks that did not take what they were given last, by query.
         self._deliveries: dict[str, Delivery] = {}
+        #: The same of output that could not be published, of all sinks together.
+        self.publishing: Delivery | None = None
         #: How many rows are kept for a query that fails.
         self._kept_rows = kept_rows
         #: What failed queries read, of which rows are kept for them.
@@ -320,6 +323,7 @@ class EpochRunner:
         self._checkpoint.commit(done.state)
         self._pending, self.owes_commit = [], False
         self._adopt(done)
+        self._note_unpublished()
         self._publish(done)
         self._leave_out(done.report.failures)
         done.report.seconds["commit"] = time.monotonic() - started
@@ -329,7 +333,12 @@ class EpochRunner:
         self, done: _Computed, batches: Mapping[str, Batch], idle: frozenset[str]
     ) -> bool:
         """Whether sinks were tried again in vain, and nothing else was to be done."""
-        if batches or self.owes_commit or idle != self.state.clocks.idle:
+        if (
+            batches
+            or self.owes_commit
+            or self._checkpoint.unpublished
+            or idle != self.state.clocks.idle
+        ):
             return False
         reports = [done.report, *done.report.branches.values()]
         return any(r.refused for r in reports) and not any(r.delivered for r in reports)
@@ -492,6 +501,25 @@ class EpochRunner:
             if name in self.branches and not report.is_committed:
                 self.branches[name]._note_deliveries(own)
 
+    def _note_unpublished(self) -> None:
+        stuck = self._checkpoint.unpublished
+        if not stuck:
+            self.publishing = None
+            return
+        publication, reason = next(iter(stuck.items()))
+        error = SinkError(
+            f"{publication.final} cannot be published: {reason}",
+            hint="mend the sink's folder; what was staged appears when it can be written to",
+        )
+        self.publishing = self.publishing or Delivery(self.retry_policy, error)
+        self.publishing.failed(time.monotonic(), error)
+
+    def unpublished(self) -> set[str]:
+        """The queries of whose output some could not be published."""
+        stuck = {publication.query for publication in self._checkpoint.unpublished}
+        names = (*self.queries, *self.branches)
+        return {name for name in names if storage_name(name) in stuck}
+
     def due_deliveries(self) -> list[str]:
         """Queries for whose sinks rows wait, where it is time to try again."""
         now = time.monotonic()
@@ -518,8 +546,12 @@ class EpochRunner:
         return found
 
     def is_delivery_due(self) -> bool:
-        runners = (self, *self.branches.values())
-        return any(runner.due_deliveries() for runner in runners)
+        """Whether it is time to try sinks again that did not take their rows."""
+        if self._checkpoint.unpublished:
+            now = time.monotonic()
+            if self.publishing is None or self.publishing.next_try <= now:
+                return True
+        return any(runner.due_deliveries() for runner in (self, *self.branches.values()))
 
     # Queries that go on from where they failed
 

@@ -7,10 +7,12 @@ it neither begins nor commits anything by itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from headrace.engine.committed import Committed, Intent
 from headrace.engine.files import FileSystem
+from headrace.engine.publishing import Publication
 from headrace.names import storage_name
 
 
@@ -28,6 +30,9 @@ class Storage(Protocol):
 
     @property
     def race(self) -> str: ...
+
+    @property
+    def unpublished(self) -> Mapping[Publication, str]: ...
 
     def files_of(self, path: str, /) -> FileSystem: ...
 
@@ -66,6 +71,10 @@ class BranchStorage:
     @property
     def race(self) -> str:
         return self._whole.race
+
+    @property
+    def unpublished(self) -> Mapping[Publication, str]:
+        return self._whole.unpublished
 
     def files_of(self, path: str) -> FileSystem:
         return self._whole.files_of(path)
