@@ -47,7 +47,7 @@ queries:
     outputMode: update
     sink: {{format: noop}}
 """
-QUICK, SECONDS, AGES = 10, 4_000, 100_000
+QUICK, SECONDS, AGES = 10, 3_000, 100_000
 ROWS = [[file * 10 + i for i in range(8)] for file in range(4)]
 
 

@@ -42,7 +42,7 @@ def race_over(spark: SparkSession, folder: Path, format: str = "parquet") -> Hea
     reader = spark.readStream.schema("k STRING, v BIGINT, ts TIMESTAMP").format(format)
     race.stream("bids", reader.option("maxFilesPerTrigger", 1).load(str(folder)), time="ts")
     query = race.sql("SELECT k, v FROM bids")
-    query.writeStream.queryName("q").format("noop").start()
+    query.writeStream.queryName("q").format("results").start()
     return race
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_read_is_named(
     race = race_over(spark, folder, format)
     race.start(availableNow=True)
     error = refused(race.awaitTermination)
-    check_error(error, "QUERY_FAILED", f"bids/{name}", "cannot read", words)
+    check_error(error, "STREAM_FAILED", f"bids/{name}", "cannot read", words)
 
 
 def test_a_folder_that_goes_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -237,8 +237,8 @@ class Coordinator:
     # The coordinator's own thread
 
     def _run(self) -> None:
-        self._runner._executor.name_jobs(self._tag)
         try:
+            self._runner._executor.name_jobs(self._tag)
             while self._step():
                 pass
             # One may have broken since it was last looked.
