@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.engine import checkpoint
 from tests.support.compare import spark_rows
 from tests.support.script import (
     AddData,
@@ -188,6 +190,39 @@ def test_a_folder_becomes_a_file_and_a_folder_again(spark: SparkSession, tmp_pat
         ),
         Check("its own number", lambda stage: len(read_epoch(stage.output("lost"), 2)) == 2),
         settings=FEW_TRIES,
+    )
+
+
+def test_a_folder_goes_away_before_publication(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was staged in it is published when it is back, though nobody else waited for it."""
+    output, away = tmp_path / "out" / "lost", tmp_path / "away"
+    commits = count(1)
+
+    def lose_folder(place: str) -> None:
+        if place == "commit.after" and next(commits) == 2:
+            output.rename(away)
+            output.touch()
+
+    def mend_folder(_: Stage) -> None:
+        output.unlink()
+        away.rename(output)
+
+    monkeypatch.setattr(checkpoint, "reach", lose_folder)
+    play(
+        spark,
+        tmp_path,
+        [BIDS],
+        StartQuery("lost", ROWS),
+        AddData("bids", ("a", 1, 1)),
+        AddData("bids", ("b", 2, 2)),
+        AddData("bids", ("c", 3, 3)),
+        ExpectError(Advance(), "STORAGE_NOT_WRITABLE", "lost/epoch=2"),
+        Check("mended", mend_folder),
+        Restart(),
+        Advance(),
+        CheckEpochs("lost", [("a", 1)], [("b", 2)], [("c", 3)]),
     )
 
 

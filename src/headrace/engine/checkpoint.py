@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from headrace.engine.committed import AREAS, FORMAT, Committed, Intent, QueryRecord
 from headrace.engine.epoch_log import Ending, EpochLog, damaged
 from headrace.engine.failpoints import reach
-from headrace.engine.files import FileSystem
+from headrace.engine.files import FileSystem, not_writable
 from headrace.engine.flushing import Flushing
 from headrace.engine.lease import Lease, lost
 from headrace.engine.publishing import Publication
@@ -143,7 +143,7 @@ class Checkpoint:
         reach("commit.after")
         self._ending = ending
         self._log.note_latest(ending)
-        self._publish(state)
+        self._publish(state, was_staged_now=True)
         reach("publish.after")
         self._delete_strays(state)
         self._delete_garbage(state)
@@ -222,10 +222,15 @@ class Checkpoint:
             self.files.write(path, text)
         return race
 
-    def _publish(self, state: Committed) -> None:
+    def _publish(self, state: Committed, was_staged_now: bool = False) -> None:
         for publication in state.publications:
             files = self.files_of(publication.staged)
-            publication.listed(files, self.race).publish(files)
+            is_whole = publication.listed(files, self.race).publish(files)
+            if was_staged_now and not is_whole:
+                # The sink's folder has gone away, and may come back: a restart publishes this
+                # epoch, which one more commit would forget. What a restart does not find, though,
+                # may have been published before, and moved on by its readers.
+                raise not_writable(publication.final, OSError("what was staged for it is gone"))
         self._flushing.flush_published(state.publications)
         for publication in state.publications:
             self.files_of(publication.staged).delete(publication.staged)

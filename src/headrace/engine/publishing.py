@@ -80,19 +80,24 @@ class Publication:
             raise Damaged("it publishes what no sink has staged")
         return found
 
-    def publish(self, files: FileSystem) -> None:
-        """Move what is still staged to its place; the staged folder itself goes when that lasts."""
-        if self.files is None or not files.exists(self.staged):
-            return
-        for staged, final in self.files:
+    def publish(self, files: FileSystem) -> bool:
+        """Move what is still staged to its place; the staged folder itself goes when that lasts.
+
+        Whether all of it is there now: what is neither staged nor published was taken away.
+        """
+        is_whole = True
+        for staged, final in self.files or ():
             source, target = f"{self.staged}/{staged}", f"{self.final}/{final}"
             try:
                 if files.exists(source):
                     files.move(source, target)
+                elif not files.exists(target):
+                    is_whole = False
             except CheckpointError:
                 # A former owner of the checkpoint may be about the same.
                 if files.exists(source) or not files.exists(target):
                     raise
+        return is_whole
 
 
 def _endings(name: str) -> str:
