@@ -9,12 +9,14 @@ STAMP := .venv/.headrace-stamp
 NAME ?= ingest
 SCALE ?= small
 ARGS ?=
+KILLS ?= 50
+SEED ?=
 # Python workers use the interpreter named here, not the driver's.
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 # Recipes run `$(JAVA)command`: it finds or installs Java first and names it in JAVA_HOME.
 JAVA = java_home="$$(scripts/ensure-java)" && JAVA_HOME="$$java_home" 
 
-.PHONY: help venv java demo test lint format bench lock clean
+.PHONY: help venv java demo test chaos lint format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -40,6 +42,10 @@ demo: $(STAMP) ## a minute of standing queries on a live stream (ARGS="--seconds
 # Two processes: the tests mostly wait for one Spark driver at a time, and each has its own Spark.
 test: $(STAMP) ## the default tests (ARGS="-m slow" for others)
 	@$(JAVA)$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+# It prints the seed; with the same seed, the same rows come and the same things break.
+chaos: $(STAMP) ## kill the engine at random moments, and compare with the oracle (KILLS=50 SEED=7)
+	@$(JAVA)$(BIN)/python -m tests.engine.chaos --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 lint: $(STAMP) ## ruff and mypy --strict
 	@$(BIN)/ruff check .
