@@ -26,7 +26,7 @@ from headrace import Headrace
 from headrace.engine.arrangements import Arrangement, StateFile
 from headrace.engine.checkpoint import Committed, QueryRecord
 from headrace.engine.executor import ddl
-from headrace.engine.race import _take_spellings
+from headrace.engine.restarts import take_spellings
 from headrace.errors import HeadraceError, QueryError, StreamError
 from headrace.names import folded, quoted, storage_name
 from headrace.plan.durations import format_duration
@@ -286,7 +286,7 @@ def test_results_that_were_kept_under_the_name_itself() -> None:
         arrangements={n: Arrangement(n, files) for n in ("results-Hot", "results-plain")},
         merged={"Hot": "m"},
     )
-    _take_spellings(state, ["hOT", "plain"])
+    take_spellings(state, ["hOT", "plain"])
     assert set(state.queries) == {"hOT", "plain"}
     assert state.merged == {"hOT": "m"}
     assert set(state.arrangements) == {"results-hot", "results-plain"}

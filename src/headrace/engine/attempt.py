@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from headrace.engine.arrangements import StateFile
 from headrace.engine.batches import Batch
 from headrace.engine.blame import QueriesFailed, check_state, check_streams, query_failed
-from headrace.engine.branches import Branch, MissedEpoch
+from headrace.engine.branches import MissedEpoch
 from headrace.engine.checkpoint import Committed
 from headrace.engine.epoch import Epoch
 from headrace.engine.fan_out import FanOut
@@ -42,6 +42,7 @@ from headrace.engine.report import EpochReport
 from headrace.engine.sinks import QuerySink
 from headrace.engine.writes import Steps, Write, Written, run_alone, run_together
 from headrace.names import storage_name
+from headrace.plan.nodes import Source
 
 if TYPE_CHECKING:
     from headrace.engine.runner import EpochRunner, Running
@@ -129,22 +130,21 @@ class Attempt:
         self._report.loads = self._epoch.loads
         return self._epoch.state
 
-    def keep_missed(self, branches: Iterable[tuple[str, Branch]]) -> None:
-        """Keep the rows of this epoch for queries that have failed, each set of columns once."""
+    def keep_missed(self, behind: Mapping[str, Mapping[str, Source]]) -> dict[str, MissedEpoch]:
+        """Write down the rows of this epoch for queries that have failed, by what they read."""
         relations: dict[tuple[str, tuple[str, ...]], Relation] = {}
         work: dict[tuple[str, str], Steps[tuple[StateFile, ...]]] = {}
-        behind = [(name, branch) for name, branch in branches if not branch.rows_gone]
-        for name, _ in behind:
-            for stream, source in self._runner.sources_of_failed(name).items():
-                if stream not in self._epoch.batches:
-                    continue
-                key = stream, source.columns.names
+        for name, sources in behind.items():
+            for stream in sources.keys() & self._epoch.batches.keys():
+                columns = sources[stream].columns
+                # The same for all who want the same: then they are written once.
+                key = stream, columns.names
                 if key not in relations:
                     bound = self._executor.bind_batch(self._epoch.batches[stream])
-                    rows = select(bound, keep_columns(source.columns.names))
-                    relations[key] = Relation(rows, source.columns)
+                    rows = select(bound, keep_columns(columns.names))
+                    relations[key] = Relation(rows, columns)
                 work[name, stream] = self._keep_rows(name, stream, relations[key])
-        kept: dict[str, dict[str, tuple[StateFile, ...]]] = {name: {} for name, _ in behind}
+        kept: dict[str, dict[str, tuple[StateFile, ...]]] = {name: {} for name in behind}
         writer = FanOut(self._executor, self._runner._checkpoint.files_of)
         for (name, stream), ended in run_together(writer, work).items():
             if isinstance(ended, Exception):
@@ -152,8 +152,8 @@ class Attempt:
                 self._runner._checkpoint.probe()
                 raise ended
             kept[name][stream] = ended
-        for name, branch in behind:
-            branch.miss(MissedEpoch(self._report.epoch, self._report.idle, kept[name]))
+        epoch, idle = self._report.epoch, self._report.idle
+        return {name: MissedEpoch(epoch, idle, files) for name, files in kept.items()}
 
     def _keep_rows(self, query: str, stream: str, rows: Relation) -> Steps[tuple[StateFile, ...]]:
         folder = f"missed-{storage_name(query)}-{storage_name(stream)}"
@@ -365,11 +365,11 @@ class Attempt:
                 self._report.delivered[name] = delivered
 
     def _bound_outboxes(self, outputs: Iterable[str]) -> None:
-        most = self._runner.retry_policy.most_rows
+        most = self._runner.deliveries.policy.most_rows
         for name in outputs:
             waiting = waiting_rows(self._epoch.state, name)
             if most and waiting is not None and waiting.rows > most:
-                last = self._report.refused.get(name) or self._runner.last_refusal(name)
+                last = self._report.refused.get(name) or self._runner.deliveries.last_refusal(name)
                 self._report.failures[name] = too_many(name, waiting.rows, most, last)
 
     def _clear_disk(self, deltas: Mapping[str, _Delta]) -> None:

@@ -179,6 +179,15 @@ def branched_off(
     )
 
 
+def set_aside(state: Committed, query: str, branch: Branch) -> None:
+    """Let a query take part no more; what is its own goes with it."""
+    state.branches[query] = branch
+    state.queries.pop(query, None)
+    state.merged.pop(query, None)
+    for name in own_arrangements(query):
+        state.arrangements.pop(name, None)
+
+
 def forget_branch(state: Committed, query: str) -> Branch:
     """Take a branch out of the state; its files are deleted, but for those that others hold."""
     branch = state.branches.pop(query)
@@ -192,3 +201,22 @@ def back_among_others(state: Committed, query: str) -> None:
     branch = forget_branch(state, query)
     own = [n for n in own_arrangements(query) if n in branch.state.arrangements]
     state.arrangements |= {name: branch.state.arrangements[name] for name in own}
+
+
+def results_of(state: Committed, query: str) -> Arrangement | None:
+    """The result table of a query, also of one that has failed or goes on by itself."""
+    states = (state, *(branch.state for branch in state.branches.values()))
+    found = (each.arrangements.get(results_arrangement(query)) for each in states)
+    return next((arrangement for arrangement in found if arrangement is not None), None)
+
+
+def drop_own_arrangements(state: Committed, query: str) -> None:
+    """What another query of this name has left."""
+    for name in own_arrangements(query):
+        drop_arrangement(state, name)
+
+
+def drop_arrangement(state: Committed, name: str) -> None:
+    old = state.arrangements.pop(name, None)
+    if old is not None:
+        state.garbage += [(state.epoch + 1, file.path) for file in old.files]

@@ -248,17 +248,19 @@ class Checkpoint:
     def _publish(self, state: Committed, restarted: bool = False) -> None:
         """Publish what the commit names; what cannot be, now, is named by the next one again.
 
-        What a restart does not find was published before, and moved on by readers, if the sink's
-        folder is there at all.
+        What is neither staged nor published any more, in a folder that is there, was published
+        before, and moved on by readers; or somebody has deleted it.
         """
-        done, self.unpublished = [], {}
+        done, former, self.unpublished = [], self.unpublished, {}
         for publication in state.publications:
             files = self.files_of(publication.staged)
             listed = publication.listed(files, self.race)
+            reason = ""
             try:
-                was_published = restarted and files.exists(f"{listed.sink}/{STAGING}")
-                is_whole = listed.publish(files) or was_published
-                reason = "" if is_whole else "what was staged for it is gone"
+                if not listed.publish(files):
+                    reason = "what was staged for it is gone"
+                    if restarted or listed in former:
+                        reason = "" if files.exists(f"{listed.sink}/{STAGING}") else reason
             except Exception as error:
                 reason = one_line(error)
             if reason:

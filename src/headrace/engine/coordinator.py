@@ -294,7 +294,7 @@ class Coordinator:
         most = self._settings.sink_last_tries
         tried = [waiting.delivery for waiting in self._runner.waiting().values()]
         if self._runner.unpublished():
-            tried.append(self._runner.publishing)
+            tried.append(self._runner.deliveries.publishing)
         return self._runner.owes_commit or any(
             delivery is None or delivery.tries < most for delivery in tried
         )

@@ -8,7 +8,7 @@ pauses; until the sink has taken them, rows of later epochs queue behind them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headrace.engine.arrangements import Arrangement, StateFile
 from headrace.engine.branches import outbox_arrangement
@@ -70,34 +70,6 @@ def deliver(epoch: Epoch, sink: QuerySink) -> Steps[int]:
         epoch.state.garbage += [(epoch.number, file.path) for file in files]
         delivered += 1
     return delivered
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How long to wait before a sink is tried again (seconds), and what may wait for it.
-
-    At the end of a run over what is there it is tried ``last_tries`` times before the run ends
-    without it. 0 rows is no bound.
-    """
-
-    first_pause: float = 1.0
-    longest_pause: float = 60.0
-    last_tries: int = 5
-    most_rows: int = 10_000_000
-
-
-@dataclass
-class Delivery:
-    """How it goes with a sink that did not take some rows."""
-
-    policy: RetryPolicy
-    error: HeadraceError
-    tries: int = 0
-    next_try: float = 0.0
-
-    def failed(self, now: float, error: HeadraceError) -> None:
-        pause = min(self.policy.first_pause * 2.0**self.tries, self.policy.longest_pause)
-        self.tries, self.next_try, self.error = self.tries + 1, now + pause, error
 
 
 def refusal(query: str, epoch: int, error: Exception) -> HeadraceError:

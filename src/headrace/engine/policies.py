@@ -8,10 +8,10 @@ from headrace.cost.early_aggregation import EarlyModel
 from headrace.cost.probing import ProbeModel
 from headrace.cost.rows import flow_cost
 from headrace.engine.calibration import calibrated, calibrated_probes
+from headrace.engine.deliveries import RetryPolicy
 from headrace.engine.early_plans import EarlyPolicy
 from headrace.engine.join_orders import JoinPolicy
 from headrace.engine.layouts import LayoutPolicy
-from headrace.engine.outbox import RetryPolicy
 from headrace.engine.probe_orders import ProbePolicy
 from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging

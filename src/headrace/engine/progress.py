@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.engine.checkpoint import Committed
+from headrace.engine.deliveries import Waiting
 from headrace.engine.report import EpochReport
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, QueryError
 
 Progress = dict[str, Any]
 
@@ -134,3 +135,29 @@ def timestamp(milliseconds: int) -> str:
     moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     moment += datetime.timedelta(milliseconds=milliseconds)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def waiting_status(waiting: Waiting | None) -> dict[str, Any] | None:
+    """What waits for a sink, as status tells it."""
+    if waiting is None:
+        return None
+    epochs = sorted({file.epoch for file in waiting.outbox.files})
+    told: dict[str, Any] = {"rows": waiting.outbox.rows, "sinceEpoch": epochs[0]}
+    if waiting.delivery is not None:
+        told |= {"tries": waiting.delivery.tries, "error": waiting.delivery.error.message}
+    return told
+
+
+def told_together(failed: Mapping[str, HeadraceError]) -> HeadraceError:
+    """One error for all queries that failed."""
+    name, first = next(iter(failed.items()))
+    others = [other for other in failed if other != name]
+    if not others:
+        return first
+    error = QueryError(
+        f"{first.message} (failed, too: {', '.join(others)})",
+        hint=first.hint,
+        condition=first.condition,
+    )
+    error.__cause__ = first
+    return error

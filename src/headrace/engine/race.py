@@ -10,18 +10,18 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.engine.arrangements import Arrangement
 from headrace.engine.branches import (
+    drop_arrangement,
+    drop_own_arrangements,
     forget_branch,
     outbox_arrangement,
-    own_arrangements,
-    results_arrangement,
+    results_of,
 )
 from headrace.engine.catching_up import caught_up_at
 from headrace.engine.checkpoint import Checkpoint, Committed, Intent, QueryRecord
@@ -43,19 +43,26 @@ from headrace.engine.policies import (
     merging,
     retry_policy,
 )
-from headrace.engine.progress import Progress, QueryState, epoch_progress, query_progress
+from headrace.engine.progress import (
+    Progress,
+    QueryState,
+    epoch_progress,
+    query_progress,
+    told_together,
+    waiting_status,
+)
 from headrace.engine.registered import RegisteredStream
 from headrace.engine.relations import table
 from headrace.engine.report import EpochReport
-from headrace.engine.restarts import mended, other_state, settle_failed
-from headrace.engine.runner import EpochRunner, Running, Waiting, is_time_to_plan
+from headrace.engine.restarts import mended, other_state, settle_failed, take_spellings
+from headrace.engine.runner import EpochRunner, Running, is_time_to_plan
 from headrace.engine.sinks import BatchFunction, QuerySink, claim_folders, make_sink
 from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, stored_schema
 from headrace.engine.standstills import Standstills
 from headrace.engine.storage import BranchStorage, Storage
 from headrace.engine.warm_up import warm_up_below
-from headrace.errors import CheckpointError, HeadraceError, QueryError, StreamError
+from headrace.errors import CheckpointError, QueryError, StreamError
 from headrace.names import folded, quoted, same_name
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Aggregate, Node, Sink, Table
@@ -230,7 +237,7 @@ class Race:
         checkpoint = self._open_checkpoint()
         state, unfinished = checkpoint.open()
         try:
-            _take_spellings(state, live)
+            take_spellings(state, live)
             self._run_on(checkpoint, state, unfinished, live, trigger)
         except BaseException:
             checkpoint.close()
@@ -304,7 +311,7 @@ class Race:
         own = self._runner_on(storage, branch.state, f"{_key(checkpoint.root)}_{_key(name)}")
         own.use({name: self._enrol(entry, branch.state)})
         if branch.failure is None:
-            runner.branches[name] = own
+            runner.branches.runners[name] = own
             return
         missing = sorted(
             f"{stream}.{column}"
@@ -354,7 +361,7 @@ class Race:
         entries = [e for e in self._entries.values() if e.sink.name in self._took_part]
         failed = {e.sink.name: e.state.error for e in entries if e.state.error}
         if failed:
-            raise _told_together(failed)
+            raise told_together(failed)
         return True
 
     def _settle(self) -> None:
@@ -371,8 +378,11 @@ class Race:
             else:
                 # The query stays registered: the race may be started again.
                 entry.state.message = "stopped with the race"
-                if entry.sink.name in unpublished and self._runner.publishing is not None:
-                    entry.state.error = self._runner.publishing.error
+                if (
+                    entry.sink.name in unpublished
+                    and self._runner.deliveries.publishing is not None
+                ):
+                    entry.state.error = self._runner.deliveries.publishing.error
                 outbox = waiting.get(entry.sink.name)
                 if outbox is not None:
                     last = None if outbox.delivery is None else outbox.delivery.error
@@ -453,7 +463,7 @@ class Race:
             state.queries[name] = record
             state.merged.pop(name, None)
             if not keeps_results:
-                _drop_own_arrangements(state, name)
+                drop_own_arrangements(state, name)
         joined_at = record.visible_from if record.joined_at is None else record.joined_at
         if joined_at is not None:
             entry.state.visible_from = joined_at + warm_up_below(entry.sink)
@@ -484,12 +494,12 @@ class Race:
             for entry in leaving:
                 name = entry.sink.name
                 entry.leaving = False
-                if name in runner.branches:
-                    runner.forget(name)
+                if name in runner.branches.runners:
+                    runner.branches.forget(name, runner.state)
                 queries.pop(name, None)
                 runner.state.queries.pop(name, None)
                 runner.state.merged.pop(name, None)
-                _drop_arrangement(runner.state, outbox_arrangement(name))
+                drop_arrangement(runner.state, outbox_arrangement(name))
                 entry.state.finish("stopped")
             for name in arrived:
                 entry = self._entry(name)
@@ -577,17 +587,17 @@ class Race:
         for name in self._runner.queries:
             self._add_progress(name, report, self._runner, warnings.get(name))
         for name, own in report.branches.items():
-            if name in self._runner.branches:
+            if name in self._runner.branches.runners:
                 own.seconds["total"] = report.seconds["total"]
-                self._add_progress(name, own, self._runner.branches[name])
+                self._add_progress(name, own, self._runner.branches.runners[name])
         self._tell_waiting()
 
     def _on_replay(self, name: str, report: EpochReport) -> None:
         """A query has repeated an epoch that it had missed."""
         assert self._runner is not None
         self._tell_failures(report)
-        if name in self._runner.branches:
-            self._add_progress(name, report, self._runner.branches[name])
+        if name in self._runner.branches.runners:
+            self._add_progress(name, report, self._runner.branches.runners[name])
         self._tell_waiting()
 
     def _tell_failures(self, report: EpochReport) -> None:
@@ -603,10 +613,10 @@ class Race:
         assert self._runner is not None
         waiting = self._runner.waiting()
         unpublished = self._runner.unpublished()
-        for name in (*self._runner.queries, *self._runner.branches):
+        for name in (*self._runner.queries, *self._runner.branches.runners):
             state = self._entry(name).state
-            state.waiting = _described(waiting.get(name))
-            publishing = self._runner.publishing
+            state.waiting = waiting_status(waiting.get(name))
+            publishing = self._runner.deliveries.publishing
             if name in unpublished and publishing is not None:
                 state.warning = publishing.error.message
 
@@ -687,8 +697,8 @@ class Race:
             state = self._runner.state
         else:
             state = self._open_checkpoint().read()
-            _take_spellings(state, [entry.sink.name])
-        arrangement = _results_of(state, entry.sink.name)
+            take_spellings(state, [entry.sink.name])
+        arrangement = results_of(state, entry.sink.name)
         paths = [f.path for f in arrangement.files if f.rows] if arrangement is not None else []
         schema = stored_schema(entry.sink)
         if not paths:
@@ -698,74 +708,6 @@ class Race:
         session.read.schema(ddl(schema)).parquet(*paths).createOrReplaceTempView(view)
         frame = self.executor.read(newest(entry.sink, table(view)))
         return in_session(self.spark, frame).select(*map(quoted, entry.sink.schema.names))
-
-
-def _results_of(state: Committed, query: str) -> Arrangement | None:
-    """The result table of a query, also of one that has failed or goes on by itself."""
-    states = (state, *(branch.state for branch in state.branches.values()))
-    found = (each.arrangements.get(results_arrangement(query)) for each in states)
-    return next((arrangement for arrangement in found if arrangement is not None), None)
-
-
-def _drop_own_arrangements(state: Committed, query: str) -> None:
-    """What another query of this name has left."""
-    for name in own_arrangements(query):
-        _drop_arrangement(state, name)
-
-
-def _drop_arrangement(state: Committed, name: str) -> None:
-    old = state.arrangements.pop(name, None)
-    if old is not None:
-        state.garbage += [(state.epoch + 1, file.path) for file in old.files]
-
-
-def _told_together(failed: Mapping[str, HeadraceError]) -> HeadraceError:
-    """One error for all queries that failed."""
-    name, first = next(iter(failed.items()))
-    others = [other for other in failed if other != name]
-    if not others:
-        return first
-    error = QueryError(
-        f"{first.message} (failed, too: {', '.join(others)})",
-        hint=first.hint,
-        condition=first.condition,
-    )
-    error.__cause__ = first
-    return error
-
-
-def _described(waiting: Waiting | None) -> dict[str, Any] | None:
-    """What waits for a sink, as status tells it."""
-    if waiting is None:
-        return None
-    epochs = sorted({file.epoch for file in waiting.outbox.files})
-    told: dict[str, Any] = {"rows": waiting.outbox.rows, "sinceEpoch": epochs[0]}
-    if waiting.delivery is not None:
-        told |= {"tries": waiting.delivery.tries, "error": waiting.delivery.error.message}
-    return told
-
-
-def _take_spellings(state: Committed, names: Iterable[str]) -> None:
-    """Let the checkpoint call queries by the names that they have now, which may differ in case.
-
-    Result tables of names that are not plain were kept under the name itself once.
-    """
-    for name in state.queries:
-        kept, wanted = f"results-{name}", results_arrangement(name)
-        if kept != wanted and kept in state.arrangements and wanted not in state.arrangements:
-            state.arrangements[wanted] = replace(state.arrangements.pop(kept), name=wanted)
-    for name in names:
-        former = [n for n in (*state.queries, *state.branches) if same_name(n, name)]
-        if len(former) == 1 and former[0] != name:
-            for known in (state.queries, state.merged, state.branches):
-                _rename(known, former[0], name)
-    for name, branch in state.branches.items():
-        _take_spellings(branch.state, [name])
-
-
-def _rename(known: dict[str, Any], old: str, new: str) -> None:
-    if old in known:
-        known[new] = known.pop(old)
 
 
 def _meaning(entry: _Entry) -> str:

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from headrace.engine.branches import Branch, back_among_others, described, forget_branch
+from headrace.engine.branches import (
+    Branch,
+    back_among_others,
+    described,
+    forget_branch,
+    results_arrangement,
+)
 from headrace.engine.checkpoint import Committed, QueryRecord
 from headrace.errors import QueryError
+from headrace.names import same_name
 from headrace.plan.types import Schema
 from headrace.settings import FailedQueries
 
@@ -88,3 +96,26 @@ def other_state(why: str) -> QueryError:
         hint=f"mend only what it computes of it, or take skip or drop in {_KEY}",
         condition="QUERY_FAILED_BEFORE",
     )
+
+
+def take_spellings(state: Committed, names: Iterable[str]) -> None:
+    """Let the checkpoint call queries by the names that they have now, which may differ in case.
+
+    Result tables of names that are not plain were kept under the name itself once.
+    """
+    for name in state.queries:
+        kept, wanted = f"results-{name}", results_arrangement(name)
+        if kept != wanted and kept in state.arrangements and wanted not in state.arrangements:
+            state.arrangements[wanted] = replace(state.arrangements.pop(kept), name=wanted)
+    for name in names:
+        former = [n for n in (*state.queries, *state.branches) if same_name(n, name)]
+        if len(former) == 1 and former[0] != name:
+            for known in (state.queries, state.merged, state.branches):
+                _rename(known, former[0], name)
+    for name, branch in state.branches.items():
+        take_spellings(branch.state, [name])
+
+
+def _rename(known: dict[str, Any], old: str, new: str) -> None:
+    if old in known:
+        known[new] = known.pop(old)

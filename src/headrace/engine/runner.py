@@ -11,50 +11,40 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 
-from headrace.engine.arrangements import Arrangement, StateFile
 from headrace.engine.attempt import Attempt
 from headrace.engine.batches import Batch
 from headrace.engine.blame import QueriesFailed, StreamsBroken
-from headrace.engine.branches import (
-    MOST_EPOCHS,
-    Branch,
-    Failure,
-    MissedEpoch,
-    branched_off,
-    described,
-    forget_branch,
-    own_arrangements,
-)
+from headrace.engine.branch_runs import BranchRuns
+from headrace.engine.branches import Branch, Failure, branched_off, described, set_aside
 from headrace.engine.catching_up import stays_apart
-from headrace.engine.checkpoint import Committed, Intent, Publication
+from headrace.engine.checkpoint import Committed, Intent
 from headrace.engine.compaction import merge_files
 from headrace.engine.compile import compile_queries, with_columns_of
+from headrace.engine.deliveries import Deliveries, RetryPolicy, Waiting
 from headrace.engine.early_plans import EarlyMemory, EarlyPolicy
 from headrace.engine.epoch import Epoch
-from headrace.engine.executor import Executor, ddl
+from headrace.engine.executor import Executor
 from headrace.engine.join_orders import JoinMemory, JoinPolicy
 from headrace.engine.layouts import LayoutPolicy, decide
 from headrace.engine.operators.base import Store
-from headrace.engine.outbox import Delivery, RetryPolicy, waiting_before, waiting_rows
+from headrace.engine.outbox import waiting_before
 from headrace.engine.physical import LiveQuery, Physical
 from headrace.engine.report import EpochReport
 from headrace.engine.sinks import QuerySink
 from headrace.engine.sinks.results import ResultsSink
 from headrace.engine.storage import Storage
 from headrace.engine.writes import Steps, run_together
-from headrace.errors import HeadraceError, SinkError
+from headrace.errors import HeadraceError
 from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging
 from headrace.names import storage_name
 from headrace.plan.json import from_json, to_json
 from headrace.plan.nodes import Node, Source
-from headrace.plan.types import Schema
 from headrace.stats.load import Load
 
 
@@ -70,22 +60,14 @@ class Running:
         return self.live.sink.name
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """What waits for a sink, and how it goes with the sink; nothing is known of that at first."""
-
-    outbox: Arrangement
-    delivery: Delivery | None
-
-
 @dataclass
-class _Computed:
+class Computed:
     """An epoch that has only to be committed."""
 
     state: Committed
     report: EpochReport
     attempt: Attempt
-    branches: dict[str, _Computed] = field(default_factory=dict)
+    branches: dict[str, Computed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -142,20 +124,11 @@ class EpochRunner:
         self.released_by: dict[str, frozenset[frozenset[str]]] = {}
         self._own_stores: dict[tuple[int, int | None], _OwnStores] = {}
         self._changes: list[str] = []
-        self.retry_policy = retry_policy or RetryPolicy()
-        #: Sinks that did not take what they were given last, by query.
-        self._deliveries: dict[str, Delivery] = {}
-        #: The same of output that could not be published, of all sinks together.
-        self.publishing: Delivery | None = None
-        #: How many rows are kept for a query that fails.
-        self._kept_rows = kept_rows
-        #: What failed queries read, of which rows are kept for them.
-        self._failed_sources: dict[str, dict[str, Source]] = {}
-        #: The runners of queries that go on by themselves.
-        self.branches: dict[str, EpochRunner] = {}
+        self.deliveries = Deliveries(retry_policy or RetryPolicy())
+        #: Queries that failed, and those that went on by themselves.
+        self.branches = BranchRuns(executor, kept_rows)
         #: Whether something was decided or done that only the next commit makes true.
         self.owes_commit = False
-        self._pending: list[Publication] = []
 
     def use(self, queries: Mapping[str, Running]) -> None:
         """Run these queries from now on."""
@@ -234,7 +207,8 @@ class EpochRunner:
     def groups(self) -> frozenset[frozenset[str]]:
         """The sets of several streams by whose watermarks some operator goes."""
         sets = frozenset().union(*self.released_by.values())
-        return frozenset(streams for streams in sets if len(streams) > 1)
+        own = frozenset(streams for streams in sets if len(streams) > 1)
+        return own.union(*(runner.groups for runner in self.branches.runners.values()))
 
     def rows_held(self) -> int:
         """Rows of the state that wait for the watermarks of several streams."""
@@ -244,7 +218,8 @@ class EpochRunner:
             if not store.endless and any(len(streams) > 1 for streams in released_by(store))
         ]
         found = (self.state.arrangements.get(name) for name in held)
-        return sum(arrangement.rows for arrangement in found if arrangement is not None)
+        own = sum(arrangement.rows for arrangement in found if arrangement is not None)
+        return own + sum(runner.rows_held() for runner in self.branches.runners.values())
 
     def compiled(self, queries: list[LiveQuery]) -> Physical:
         """Operators for some of the queries, over the stores that all of them share."""
@@ -271,25 +246,15 @@ class EpochRunner:
     def sources(self) -> dict[str, Source]:
         """The streams that are read, each with all columns that somebody needs."""
         found = dict(self.physical.sources)
-        others = [runner.sources for runner in self.branches.values()]
-        for source in chain.from_iterable(each.values() for each in (*others, *self._kept_for())):
+        for source in self.branches.sources(self.state):
             known = found.get(source.stream)
             found[source.stream] = source if known is None else with_columns_of(known, source)
         return found
 
-    def _kept_for(self) -> Iterator[Mapping[str, Source]]:
-        for name, branch in self.state.branches.items():
-            if branch.failure is not None and not branch.rows_gone:
-                yield self.sources_of_failed(name)
-
-    def sources_of_failed(self, query: str) -> Mapping[str, Source]:
-        """The streams of a query that has failed, with the columns that are kept for it."""
-        return self._failed_sources.get(query, {})
-
     @property
     def is_needed(self) -> bool:
         """Whether anybody takes part in epochs."""
-        return bool(self.queries or self.branches)
+        return bool(self.queries or self.branches.runners)
 
     def run(self, batches: Mapping[str, Batch], idle: frozenset[str] = frozenset()) -> EpochReport:
         """Process the batches as one epoch. A query that fails is left out; the rest goes on.
@@ -303,7 +268,7 @@ class EpochRunner:
         while True:
             self._checkpoint.begin(Intent(number, {s: b.number for s, b in taken.items()}, idle))
             try:
-                done = self._compute(number, taken, idle)
+                done = self.compute(number, taken, idle)
                 break
             except StreamsBroken as found:
                 broken |= found.errors
@@ -315,22 +280,22 @@ class EpochRunner:
                 raise next(iter(failed.errors.values())) from failed
         done.report.broken = broken
         if self._changes_nothing(done, taken, idle):
-            self._note_deliveries(done.report)
             done.report.is_committed = False
+            self._note_deliveries(done)
             return done.report
         started = time.monotonic()
-        done.state.publications = [*self._pending, *done.state.publications]
+        done.state.publications += self.branches.to_publish
         self._checkpoint.commit(done.state)
-        self._pending, self.owes_commit = [], False
-        self._adopt(done)
-        self._note_unpublished()
+        self.branches.to_publish, self.owes_commit = [], False
+        self.adopt(done)
+        self.deliveries.note_unpublished(self._checkpoint.unpublished)
         self._publish(done)
         self._leave_out(done.report.failures)
         done.report.seconds["commit"] = time.monotonic() - started
         return done.report
 
     def _changes_nothing(
-        self, done: _Computed, batches: Mapping[str, Batch], idle: frozenset[str]
+        self, done: Computed, batches: Mapping[str, Batch], idle: frozenset[str]
     ) -> bool:
         """Whether sinks were tried again in vain, and nothing else was to be done."""
         if (
@@ -343,114 +308,50 @@ class EpochRunner:
         reports = [done.report, *done.report.branches.values()]
         return any(r.refused for r in reports) and not any(r.delivered for r in reports)
 
-    def _compute(
-        self, number: int, batches: Mapping[str, Batch], idle: frozenset[str]
-    ) -> _Computed:
+    def compute(self, number: int, batches: Mapping[str, Batch], idle: frozenset[str]) -> Computed:
         """An epoch up to its commit. Raises if it fails for everybody."""
         failures: dict[str, HeadraceError] = {}
         while True:
             report = EpochReport(number, failures=failures)
             attempt = Attempt(self, batches, idle, report)
             try:
-                done = _Computed(attempt.run(), report, attempt)
+                done = Computed(attempt.run(), report, attempt)
                 report.jobs = self._executor.jobs
                 if not self._goes_on_without(failures):
                     raise QueriesFailed(failures)
                 for name in failures.keys() & self.queries.keys():
-                    outbox = waiting_before(done.state, name, number)
-                    self._branch_off(done.state, name, failures[name], number, outbox)
-                self._compute_branches(done, batches, idle)
+                    self._branch_off(done.state, name, failures[name], number)
+                self.branches.compute(done, batches, idle)
                 if not self._goes_on_without(failures):
                     raise QueriesFailed(failures)
-                failed = [(n, b) for n, b in done.state.branches.items() if b.failure is not None]
-                attempt.keep_missed(failed)
-                for _, branch in failed:
-                    self._bound_missed(done.state, branch)
+                self.branches.keep_missed(done)
                 return done
             except QueriesFailed as failed:
                 failures |= failed.errors
                 if not self._goes_on_without(failures):
                     raise QueriesFailed(failures) from failed
                 for name, error in failed.errors.items():
-                    outbox = waiting_before(self.state, name, number)
-                    self._branch_off(self.state, name, error, number, outbox)
+                    self._branch_off(self.state, name, error, number)
                 self._leave_out(failed.errors)
             finally:
                 attempt.release()
 
     def _goes_on_without(self, failures: Mapping[str, HeadraceError]) -> bool:
         """Whether anybody is left, if these queries fail."""
-        others = self.queries.keys() | self.branches.keys()
+        others = self.queries.keys() | self.branches.runners.keys()
         return not failures or bool(others - failures.keys())
 
-    def _branch_off(
-        self,
-        state: Committed,
-        name: str,
-        error: HeadraceError,
-        number: int,
-        outbox: Arrangement | None,
-    ) -> None:
+    def _branch_off(self, state: Committed, name: str, error: HeadraceError, number: int) -> None:
         """Set a query that fails in this epoch aside, with its state of before and its place."""
-        stores = [s.name for s in self.physical.stores_of(self.physical.outputs[name])]
-        sources = self.compiled([self.live[name]]).sources
-        columns = {stream: source.columns.names for stream, source in sources.items()}
+        stores = [store.name for store in self.physical.stores_of(self.physical.outputs[name])]
+        outbox = waiting_before(state, name, number)
         branch = Branch(
             branched_off(self.state, name, stores, outbox),
             Failure(number, error.condition, error.message),
             described(self.queries[name].live.sink.schema),
-            columns,
         )
-        self._failed_sources[name] = sources
-        state.branches[name] = branch
-        state.queries.pop(name, None)
-        state.merged.pop(name, None)
-        for own in own_arrangements(name):
-            state.arrangements.pop(own, None)
-        if not self._kept_rows:
-            branch.let_go_of_rows()
-
-    def _bound_missed(self, state: Committed, branch: Branch) -> None:
-        if branch.rows_gone:
-            return
-        if branch.missed_rows > self._kept_rows or len(branch.missed) > MOST_EPOCHS:
-            state.garbage += [(state.epoch, path) for path in branch.let_go_of_rows()]
-
-    def _compute_branches(
-        self, done: _Computed, batches: Mapping[str, Batch], idle: frozenset[str]
-    ) -> None:
-        """The same epoch for the queries that go on by themselves."""
-        number, report = done.report.epoch, done.report
-        for name, runner in self.branches.items():
-            branch = done.state.branches[name]
-            if not runner.has_work(batches, idle):
-                branch.state = runner.state
-                continue
-            mine = {stream: batch for stream, batch in batches.items() if stream in runner.sources}
-            try:
-                own = runner._compute(number, mine, idle)
-            except QueriesFailed as failed:
-                self._fail_again(branch, name, failed.errors[name], number)
-                report.failures[name] = failed.errors[name]
-                continue
-            done.branches[name] = own
-            report.jobs += own.report.jobs
-            report.branches[name] = own.report
-            report.rows_out |= own.report.rows_out
-            branch.state = own.state
-            self._take_over(done.state, own.state)
-
-    def _fail_again(self, branch: Branch, name: str, error: HeadraceError, number: int) -> None:
-        runner = self.branches[name]
-        branch.failure = Failure(number, error.condition, error.message)
-        self._failed_sources[name] = runner.physical.sources
-        branch.columns = {s: source.columns.names for s, source in runner.physical.sources.items()}
-
-    def _take_over(self, state: Committed, own: Committed) -> None:
-        """What a branch wants published and deleted is done with the commit of all."""
-        state.publications += own.publications
-        state.garbage += own.garbage
-        own.publications, own.garbage = [], []
+        set_aside(state, name, branch)
+        self.branches.keep_rows_for(name, branch, self.compiled([self.live[name]]).sources)
 
     def has_work(self, batches: Mapping[str, Batch], idle: frozenset[str]) -> bool:
         """Whether an epoch is anything to the queries of this runner."""
@@ -461,7 +362,7 @@ class EpochRunner:
             or self.due_deliveries()
         )
 
-    def _adopt(self, done: _Computed) -> None:
+    def adopt(self, done: Computed) -> None:
         """The epoch is true."""
         report = done.report
         self.state = done.state
@@ -473,148 +374,68 @@ class EpochRunner:
             known = self.loads.get(family)
             self.loads[family] = load if known is None else known.then(load)
         self.recent_rows |= report.rows_in
-        self._note_deliveries(report)
+        self._note_deliveries(done)
         for name, own in done.branches.items():
-            self.branches[name]._adopt(own)
-        for name in report.failures.keys() & self.branches.keys():
-            del self.branches[name]
+            self.branches.runners[name].adopt(own)
+        for name in report.failures.keys() & self.branches.runners.keys():
+            del self.branches.runners[name]
 
-    def _publish(self, done: _Computed) -> None:
+    def _note_deliveries(self, done: Computed) -> None:
+        self.deliveries.note(done.report, self.state)
+        if not done.report.is_committed:
+            for name, own in done.branches.items():
+                self.branches.runners[name]._note_deliveries(own)
+
+    def _publish(self, done: Computed) -> None:
         number = done.report.epoch
         for name, running in self.queries.items():
             if name not in done.report.failures:
                 running.sink.publish(number)
-        for runner in self.branches.values():
+        for runner in self.branches.runners.values():
             for running in runner.queries.values():
                 running.sink.publish(number)
 
     # Sinks that did not take their rows
 
-    def _note_deliveries(self, report: EpochReport) -> None:
-        now = time.monotonic()
-        for name, error in report.refused.items():
-            delivery = self._deliveries.setdefault(name, Delivery(self.retry_policy, error))
-            delivery.failed(now, error)
-        for name in [n for n in self._deliveries if waiting_rows(self.state, n) is None]:
-            del self._deliveries[name]
-        for name, own in report.branches.items():
-            if name in self.branches and not report.is_committed:
-                self.branches[name]._note_deliveries(own)
+    def due_deliveries(self) -> list[str]:
+        """Queries for whose sinks rows wait, where it is time to try again."""
+        return self.deliveries.due(self.state, self.queries)
 
-    def _note_unpublished(self) -> None:
-        stuck = self._checkpoint.unpublished
-        if not stuck:
-            self.publishing = None
-            return
-        publication, reason = next(iter(stuck.items()))
-        error = SinkError(
-            f"{publication.final} cannot be published: {reason}",
-            hint="mend the sink's folder; what was staged appears when it can be written to",
-        )
-        self.publishing = self.publishing or Delivery(self.retry_policy, error)
-        self.publishing.failed(time.monotonic(), error)
+    def is_delivery_due(self) -> bool:
+        """Whether it is time to try sinks again that did not take their rows."""
+        publishing = self.deliveries.publishing
+        if self._checkpoint.unpublished and (publishing is None or publishing.is_due):
+            return True
+        return any(runner.due_deliveries() for runner in (self, *self.branches.runners.values()))
+
+    def waiting(self) -> dict[str, Waiting]:
+        """What waits for sinks, by query."""
+        found = self.deliveries.waiting(self.state, self.queries)
+        for runner in self.branches.runners.values():
+            found |= runner.waiting()
+        return found
 
     def unpublished(self) -> set[str]:
         """The queries of whose output some could not be published."""
         stuck = {publication.query for publication in self._checkpoint.unpublished}
-        names = (*self.queries, *self.branches)
+        names = (*self.queries, *self.branches.runners)
         return {name for name in names if storage_name(name) in stuck}
-
-    def due_deliveries(self) -> list[str]:
-        """Queries for whose sinks rows wait, where it is time to try again."""
-        now = time.monotonic()
-        return [
-            name
-            for name in self.queries
-            if waiting_rows(self.state, name) is not None
-            and (name not in self._deliveries or self._deliveries[name].next_try <= now)
-        ]
-
-    def last_refusal(self, query: str) -> HeadraceError | None:
-        delivery = self._deliveries.get(query)
-        return None if delivery is None else delivery.error
-
-    def waiting(self) -> dict[str, Waiting]:
-        """What waits for sinks, by query."""
-        found = {}
-        for name in self.queries:
-            outbox = waiting_rows(self.state, name)
-            if outbox is not None:
-                found[name] = Waiting(outbox, self._deliveries.get(name))
-        for runner in self.branches.values():
-            found |= runner.waiting()
-        return found
-
-    def is_delivery_due(self) -> bool:
-        """Whether it is time to try sinks again that did not take their rows."""
-        if self._checkpoint.unpublished:
-            now = time.monotonic()
-            if self.publishing is None or self.publishing.next_try <= now:
-                return True
-        return any(runner.due_deliveries() for runner in (self, *self.branches.values()))
 
     # Queries that go on from where they failed
 
     def resume(self, name: str, runner: EpochRunner) -> None:
         """Let a query go on by itself, first with the epochs that it has missed."""
-        self.branches[name] = runner
+        self.branches.runners[name] = runner
         self.state.branches[name].failure = None
         self.owes_commit = True
 
-    def forget(self, name: str) -> None:
-        """Let a query go that went on by itself."""
-        self.branches.pop(name).close()
-        forget_branch(self.state, name)
-
     def replay(self) -> tuple[str, EpochReport] | None:
-        """Repeat one epoch for a query that has missed it; None where there is none left.
-
-        It is true with the next commit, with which its output is published.
-        """
-        for name, runner in self.branches.items():
-            branch = self.state.branches[name]
-            if branch.missed:
-                return name, self._replay(name, runner, branch, branch.missed[0])
-        return None
-
-    def _replay(
-        self, name: str, runner: EpochRunner, branch: Branch, missed: MissedEpoch
-    ) -> EpochReport:
-        started = time.monotonic()
-        batches = {
-            stream: self._batch_again(missed.epoch, files, runner.sources[stream])
-            for stream, files in missed.files.items()
-            if stream in runner.sources
-        }
-        try:
-            done = runner._compute(missed.epoch, batches, missed.idle)
-        except QueriesFailed as failed:
-            self._fail_again(branch, name, failed.errors[name], missed.epoch)
-            del self.branches[name]
-            return EpochReport(missed.epoch, failures=failed.errors)
-        runner._adopt(done)
-        branch.state = done.state
-        self._pending += done.state.publications
-        done.state.publications = []
-        self._take_over(self.state, done.state)
-        self.state.garbage += [
-            (self.state.epoch, f.path) for files in missed.files.values() for f in files
-        ]
-        del branch.missed[0]
-        done.report.seconds["total"] = time.monotonic() - started
-        return done.report
-
-    def _batch_again(self, epoch: int, files: Sequence[StateFile], source: Source) -> Batch:
-        paths = [file.path for file in files if file.rows]
-        schema = Schema(tuple(source.columns))
-        session = self._executor.session
-        if not paths:
-            return Batch(session.createDataFrame([], ddl(schema)), epoch)
-        return Batch(session.read.schema(ddl(schema)).parquet(*paths), epoch, paths)
+        """Repeat one epoch for a query that has missed it; None where there is none left."""
+        return self.branches.replay(self.state)
 
     def tidy(self, limit: int) -> None:
         """Merge the small files of all queries, also of those that go on by themselves."""
-        for runner in (self, *self.branches.values()):
+        for runner in (self, *self.branches.runners.values()):
             runner._tidy(limit)
 
     def _tidy(self, limit: int) -> None:
@@ -650,7 +471,7 @@ class EpochRunner:
 
     def close(self) -> None:
         """Leave nothing on the executors; what cannot be reached is forgotten in time."""
-        for runner in self.branches.values():
+        for runner in self.branches.runners.values():
             runner.close()
         if self.joins.probing:
             with suppress(Exception):
