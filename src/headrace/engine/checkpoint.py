@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from headrace.engine.committed import AREAS, FORMAT, Committed, Intent, QueryRecord
 from headrace.engine.epoch_log import Ending, EpochLog, damaged
@@ -143,6 +143,12 @@ class Checkpoint:
             self.close()
             raise
 
+    def publish_again(self) -> None:
+        """Try once more to publish what is committed, and could not be published."""
+        self.gate.check()
+        self._lease.check()
+        self._publish(list(self.unpublished))
+
     def probe(self) -> None:
         """Raise if the checkpoint cannot be written just now: a full disk, lost permissions."""
         path = self.path(".probe")
@@ -166,7 +172,7 @@ class Checkpoint:
         reach("commit.after")
         self._ending = ending
         self._log.note_latest(ending)
-        self._publish(state)
+        self._publish(state.publications)
         reach("publish.after")
         self._delete_strays(state)
         self._delete_garbage(state)
@@ -193,7 +199,7 @@ class Checkpoint:
             )
         self._strays = [*sorted(entries - named), *self._log.left_behind()]
         self._flushing.begin_with(state)
-        self._publish(state, restarted=True)
+        self._publish(state.publications, restarted=True)
         return state, self._begun
 
     def _identity(self) -> str | None:
@@ -245,14 +251,14 @@ class Checkpoint:
             self.files.write(path, text)
         return race
 
-    def _publish(self, state: Committed, restarted: bool = False) -> None:
-        """Publish what the commit names; what cannot be, now, is named by the next one again.
+    def _publish(self, named: Sequence[Publication], restarted: bool = False) -> None:
+        """Publish what a commit names; what cannot be, now, is named by the next one again.
 
         What is neither staged nor published any more, in a folder that is there, was published
         before, and moved on by readers; or somebody has deleted it.
         """
         done, former, self.unpublished = [], self.unpublished, {}
-        for publication in state.publications:
+        for publication in named:
             files = self.files_of(publication.staged)
             listed = publication.listed(files, self.race)
             reason = ""

@@ -278,6 +278,8 @@ class Coordinator:
                 self._changed.wait(_LOOK)
         if admission is not None:
             self._run_epoch(admission)
+        else:
+            self._runner.publish_again()
         self._notice_ended_streams()
         if self._between_epochs():
             self._align_streams()

@@ -298,12 +298,7 @@ class EpochRunner:
         self, done: Computed, batches: Mapping[str, Batch], idle: frozenset[str]
     ) -> bool:
         """Whether sinks were tried again in vain, and nothing else was to be done."""
-        if (
-            batches
-            or self.owes_commit
-            or self._checkpoint.unpublished
-            or idle != self.state.clocks.idle
-        ):
+        if batches or self.owes_commit or idle != self.state.clocks.idle:
             return False
         reports = [done.report, *done.report.branches.values()]
         return any(r.refused for r in reports) and not any(r.delivered for r in reports)
@@ -402,11 +397,15 @@ class EpochRunner:
         return self.deliveries.due(self.state, self.queries)
 
     def is_delivery_due(self) -> bool:
-        """Whether it is time to try sinks again that did not take their rows."""
+        """Whether it is time to hand rows over again that a sink did not take."""
+        return any(runner.due_deliveries() for runner in (self, *self.branches.runners.values()))
+
+    def publish_again(self) -> None:
+        """Publish what is committed and could not be published, if it is time to try again."""
         publishing = self.deliveries.publishing
         if self._checkpoint.unpublished and (publishing is None or publishing.is_due):
-            return True
-        return any(runner.due_deliveries() for runner in (self, *self.branches.runners.values()))
+            self._checkpoint.publish_again()
+            self.deliveries.note_unpublished(self._checkpoint.unpublished)
 
     def waiting(self) -> dict[str, Waiting]:
         """What waits for sinks, by query."""

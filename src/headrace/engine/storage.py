@@ -48,6 +48,8 @@ class Storage(Protocol):
 
     def commit(self, state: Committed) -> None: ...
 
+    def publish_again(self) -> None: ...
+
 
 class BranchStorage:
     """The checkpoint, for one query that goes on by itself."""
@@ -99,3 +101,6 @@ class BranchStorage:
 
     def commit(self, state: Committed) -> None:
         """Its state is part of the commit of the others."""
+
+    def publish_again(self) -> None:
+        """Its output is published with that of the others."""
