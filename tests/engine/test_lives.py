@@ -288,3 +288,28 @@ def test_state_stays_small(spark: SparkSession, tmp_path: Path) -> None:
     assert rows["rows-l"] < 40, "rows of closed windows are forgotten"
     assert_same_rows(stage.answer("so_far"), [("a", 40), *((f"k{i}", 1) for i in range(40))])
     assert_same_rows(stage.answer("distinct"), [(span(5 * i, 5 * i + 5), 6) for i in range(7)])
+
+
+@pytest.mark.parametrize("value", ["COUNT(*)", "COUNT(DISTINCT t)"])
+def test_a_row_without_a_time_counts_in_no_landmark(
+    spark: SparkSession, tmp_path: Path, value: str
+) -> None:
+    """A row alone out of an outer join has no time of the other side."""
+    joined = (
+        "SELECT l.k, l.ts AS t, r.ts AS met FROM l LEFT JOIN r "
+        "ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL 5 SECONDS"
+    )
+    play(
+        spark,
+        tmp_path,
+        [LEFT, Stream("r", "k string, ts timestamp")],
+        StartQuery(
+            "so_far", f"SELECT k, {value} AS n FROM ({joined}) GROUP BY k, landmark(met)", "results"
+        ),
+        AddData("l", ("met", 1), ("alone", 2)),
+        AddData("r", ("met", 3)),
+        AddData("l", ("late", 60)),
+        AddData("r", ("late", 61)),
+        Advance(),
+        CheckAnswer("so_far", ("met", 1), ("late", 1)),
+    )
