@@ -29,7 +29,7 @@ from headrace.bench.probe_order import PARTS
 from headrace.bench.probe_runs import CONTESTANTS
 from headrace.bench.soak import growth
 from headrace.cost.early_aggregation import Tuning
-from headrace.engine.calibration import calibrated
+from headrace.planner.calibration import calibrated
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,8 @@ import pytest
 
 from headrace import redaction
 from headrace.cli.spark import _redacted_to
+from headrace.engine.execution.spark_errors import one_line
 from headrace.engine.sinks.parquet import ParquetSink
-from headrace.engine.spark_errors import one_line
 from headrace.errors import HeadraceError, SinkError
 from headrace.explain import Explanation, explain
 from headrace.optimizer import optimize

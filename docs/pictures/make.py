@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
+from headrace.planner.pane_layout import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.optimizer import optimize
 from headrace.pipeline import load_pipeline
 from headrace.plan.dot import plan_dot, plans_dot

@@ -11,10 +11,8 @@ from pyspark.sql import DataFrame
 
 from headrace.cost.early_aggregation import plan_name
 from headrace.cost.rows import flow_cost
-from headrace.engine.layouts import forced_sharings
-from headrace.engine.policies import join_policy
-from headrace.engine.progress import QueryState
-from headrace.engine.race import Race
+from headrace.engine.engine import Race
+from headrace.engine.introspection.progress import QueryState
 from headrace.errors import HeadraceError, QueryError
 from headrace.explain import Alternative, Explanation, explain
 from headrace.names import query_name_advice
@@ -36,6 +34,8 @@ from headrace.plan.nodes import Node, OutputMode, Sink
 from headrace.plan.output_modes import natural_mode, output_modes
 from headrace.plan.text import plan_text
 from headrace.plan.types import Schema
+from headrace.planner.pane_layout import forced_sharings
+from headrace.planner.policy import join_policy
 from headrace.redaction import conceal_options
 from headrace.stats.catalog import Statistics
 

@@ -7,14 +7,14 @@ what depends on the output mode or on a sink is left for ``start()``.
 
 from __future__ import annotations
 
-from headrace.engine.check import check_names
-from headrace.engine.compile import compile_queries
-from headrace.engine.physical import LiveQuery
+from headrace.compiler.compile import compile_queries
+from headrace.engine.introspection.check import check_names
 from headrace.errors import HeadraceError
 from headrace.optimizer import optimize
 from headrace.optimizer.demands import check_demands
 from headrace.plan.nodes import Aggregate, Join, Node, Sink
 from headrace.plan.output_modes import natural_mode
+from headrace.planner.live_query import LiveQuery
 from headrace.sql.places import NO_PLACES, Places
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampType
 
-from headrace.engine.check import ask_function, check_expressions
-from headrace.engine.ingest import Trigger
-from headrace.engine.race import Race
-from headrace.engine.registered import RegisteredStream
+from headrace.engine.engine import Race
+from headrace.engine.ingest.ingest import Trigger
+from headrace.engine.ingest.registered_stream import RegisteredStream
+from headrace.engine.introspection.check import ask_function, check_expressions
 from headrace.errors import HeadraceError, QueryError, StreamError
 from headrace.merge.printing import explain_merged
 from headrace.names import first_twice, folded, known_as, relation_name_advice, spelling

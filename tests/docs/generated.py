@@ -77,7 +77,7 @@ def scalars_part() -> str:
 
 
 def aggregates_part() -> str:
-    from headrace.engine.partials import decompose
+    from headrace.definitions.partials import decompose
     from headrace.plan.expressions import AggregateCall, Column
     from headrace.plan.types import BOOLEAN, DOUBLE
 

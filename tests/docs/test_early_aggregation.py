@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.engine.checkpoint import Committed
-from headrace.engine.compile import compile_queries
-from headrace.engine.early_choices import describe_early
-from headrace.engine.early_plans import EarlyMemory
-from headrace.engine.join_orders import JoinMemory
-from headrace.engine.physical import LiveQuery
+from headrace.compiler.compile import compile_queries
+from headrace.compiler.early_choices import describe_early
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source
 from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
+from headrace.planner.early_aggregation import EarlyMemory
+from headrace.planner.join_order import JoinMemory
+from headrace.planner.live_query import LiveQuery
 from headrace.sql import plan_query
+from headrace.state.committed import Committed
 from tests.docs.examples import (
     Example,
     document,

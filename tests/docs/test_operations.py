@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from headrace.engine.checkpoint import Committed
-from headrace.engine.progress import QueryState, epoch_progress, query_progress
-from headrace.engine.report import EpochReport
+from headrace.engine.epochs.report import EpochReport
+from headrace.engine.introspection.progress import QueryState, epoch_progress, query_progress
 from headrace.sql.refusals import REFUSALS
+from headrace.state.committed import Committed
 from tests.conftest import REPOSITORY, SOURCES
 from tests.docs.examples import document
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from headrace.engine.probe_orders import ProbeMemory, ProbePolicy
 from headrace.plan.join_graph import join_graph, topmost_joins
 from headrace.plan.nodes import Source
 from headrace.plan.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Schema
+from headrace.planner.probe_order import ProbeMemory, ProbePolicy
 from headrace.settings import ProbeCycle
 from headrace.sql import plan_query
 from tests.docs.examples import document

@@ -6,9 +6,9 @@ import importlib.util
 import re
 from pathlib import Path
 
-from headrace.engine.layouts import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.plan.nodes import Source
 from headrace.plan.types import DOUBLE, STRING, TIMESTAMP, Schema
+from headrace.planner.pane_layout import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.sql import plan_query
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -15,8 +15,8 @@ import sqlglot
 from pyspark.sql import SparkSession
 
 from headrace import Headrace
-from headrace.engine.executor import Executor, ddl
-from headrace.engine.writes import Write, Written
+from headrace.engine.execution.executor import Executor, ddl
+from headrace.operators.write import Write, Written
 from headrace.plan.nodes import Source
 from headrace.plan.types import DOUBLE, INT, STRING, TIMESTAMP, Schema
 from headrace.settings import read_settings

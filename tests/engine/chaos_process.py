@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from headrace.engine.failpoints import VARIABLE
+from headrace.failpoints import VARIABLE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE = 180

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.engine.failpoints import VARIABLE
+from headrace.failpoints import VARIABLE
 from headrace.query import QueryHandle
 from tests.engine.crash_child import own_spark
 from tests.support.script import Stage, Stream

@@ -20,10 +20,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace import Headrace
-from headrace.engine.buckets.executor import Outcome
-from headrace.engine.hadoop_files import HadoopFiles
-from headrace.engine.writes import Write
+from headrace.engine.checkpoint.hadoop_files import HadoopFiles
+from headrace.engine.execution.duckdb.executor import Outcome
 from headrace.errors import CheckpointError
+from headrace.operators.write import Write
 from headrace.query import Query
 from tests.support.compare import spark_rows
 from tests.support.object_store import ACCESS_KEY, SECRET_KEY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.engine.admission import StreamState, admit, paused
+from headrace.engine.ingest.admission import StreamState, admit, paused
 from headrace.settings import Settings, read_settings
 
 MINUTE = 60_000

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.sealed import sealed
 from headrace.errors import HeadraceError
+from headrace.state.sealed import sealed
 from tests.support.script import (
     AddData,
     Advance,

@@ -16,8 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace import Headrace
-from headrace.engine.spark_errors import one_line
-from headrace.engine.spark_executor import _write_file
+from headrace.engine.execution.spark_errors import one_line
+from headrace.engine.execution.spark_executor import _write_file
 from tests.support.script import check_error, refused
 
 pytestmark = pytest.mark.spark

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.arrangements import StateFile
-from headrace.engine.checkpoint import Checkpoint, Committed, Intent, Publication
-from headrace.engine.files import LocalFiles
-from headrace.engine.sealed import digest, sealed, unsealed
+from headrace.engine.checkpoint.checkpoint import Checkpoint, Publication
+from headrace.engine.checkpoint.files import LocalFiles
 from headrace.errors import CheckpointError
+from headrace.state.arrangement import StateFile
+from headrace.state.committed import Committed, Intent
+from headrace.state.sealed import digest, sealed, unsealed
 
 FILES = LocalFiles()
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from headrace.engine.clocks import Clocks, Reading
+from headrace.state.clocks import Clocks, Reading
 
 STREAMS = ("a", "b", "c", "d")
 SETS = [

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine import holding
-from headrace.engine.executor import Executor
+from headrace.engine.epochs import shared_rows as holding
+from headrace.engine.execution.executor import Executor
 from headrace.plan.nodes import Source
 from tests.support.compare import assert_same_rows
 from tests.support.engine import (

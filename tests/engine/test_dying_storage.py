@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from headrace.engine import lease
-from headrace.engine.arrangements import StateFile
-from headrace.engine.checkpoint import Checkpoint, Intent, Publication
-from headrace.engine.files import LocalFiles
-from headrace.engine.processes import Process, this_process
+from headrace.engine.checkpoint import lease
+from headrace.engine.checkpoint.checkpoint import Checkpoint, Publication
+from headrace.engine.checkpoint.files import LocalFiles
+from headrace.engine.checkpoint.processes import Process, this_process
+from headrace.state.arrangement import StateFile
+from headrace.state.committed import Intent
 from tests.engine.test_checkpoint import put
 
 EPOCHS = 3

@@ -23,10 +23,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.cost.early_aggregation import choices
-from headrace.engine.epoch import Epoch
-from headrace.engine.executor import Executor
-from headrace.engine.operators.table_set import TableSet
-from headrace.engine.operators.trailing_set import TrailingSet
+from headrace.engine.execution.executor import Executor
+from headrace.operators.epoch import Epoch
+from headrace.operators.sets.table_set import TableSet
+from headrace.operators.sets.trailing_set import TrailingSet
 from headrace.optimizer import optimize
 from headrace.optimizer.early.shape import AggregationJoin, aggregation_join
 from headrace.plan.nodes import Aggregate, Node, OutputMode, Source, Table
@@ -170,7 +170,7 @@ def test_the_choice_may_change_in_every_epoch(
         taken.add((epoch, chosen))
         return chosen
 
-    monkeypatch.setattr("headrace.engine.operators.early_choice.choose", another)
+    monkeypatch.setattr("headrace.operators.sets.early_choice.choose", another)
     for seed in (1, 2, 16, 23):
         for case in cases_of(seed)[:2]:
             plans = {"auto": (optimize(case.plan).plan, case.query.mode)}

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.checkpoint import Checkpoint, Committed, Intent
-from headrace.engine.files import FileSystem, LocalFiles
-from headrace.engine.gate import Abandoned, Gate, GatedFiles
+from headrace.engine.checkpoint.checkpoint import Checkpoint
+from headrace.engine.checkpoint.files import FileSystem, LocalFiles
+from headrace.engine.checkpoint.gate import Abandoned, Gate, GatedFiles
+from headrace.state.committed import Committed, Intent
 
 CHANGES: dict[str, Callable[[FileSystem, str], object]] = {
     "write": lambda files, path: files.write(path, "new"),

@@ -13,13 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.bench.join_queries import QUERIES, SETTINGS
-from headrace.engine.executor import Executor
-from headrace.engine.join_orders import JoinPolicy
+from headrace.engine.execution.executor import Executor
 from headrace.errors import SqlError
 from headrace.optimizer.joins.steps import Refusal, steps_of
 from headrace.plan.join_graph import JoinGraph, join_graph, left_deep, topmost_joins, with_order
 from headrace.plan.nodes import Node, Order, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
+from headrace.planner.join_order import JoinPolicy
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
 from tests.support.engine import WindowPlan, run_engine, tiny_executor

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace import Headrace
-from headrace.engine.join_orders import JoinPolicy
 from headrace.errors import HeadraceError, QueryError
 from headrace.optimizer import optimize
 from headrace.plan.join_graph import topmost_joins
 from headrace.plan.nodes import OutputMode
+from headrace.planner.join_order import JoinPolicy
 from headrace.sql import plan_query
 from tests.engine.test_join_orders import BEGIN, CATALOG
 from tests.support.compare import assert_same_rows

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 
-from headrace.engine.compile import compile_queries
-from headrace.engine.grouping import Grouping
-from headrace.engine.layouts import (
+from headrace.compiler.compile import compile_queries
+from headrace.operators.panes.pane_store import PaneStore
+from headrace.optimizer import optimize
+from headrace.optimizer.windows.layout import CostModel, PaneLayout, Sharing, layouts
+from headrace.plan.nodes import Aggregate, Node, OutputMode, Sink
+from headrace.plan.windows import Hopping, tumbling
+from headrace.planner.grouping import Grouping
+from headrace.planner.live_query import LiveQuery
+from headrace.planner.pane_layout import (
     Generation,
     LayoutPolicy,
     PanePlan,
@@ -14,12 +20,6 @@ from headrace.engine.layouts import (
     describe_windows,
     forced_sharings,
 )
-from headrace.engine.operators.pane_store import PaneStore
-from headrace.engine.physical import LiveQuery
-from headrace.optimizer import optimize
-from headrace.optimizer.windows.layout import CostModel, PaneLayout, Sharing, layouts
-from headrace.plan.nodes import Aggregate, Node, OutputMode, Sink
-from headrace.plan.windows import Hopping, tumbling
 from headrace.sql import plan_query
 from headrace.stats.load import Load, observed_load
 from tests.support.plans import BIDS

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine import lease
-from headrace.engine.checkpoint import Checkpoint, Committed, Intent
-from headrace.engine.files import LocalFiles
-from headrace.engine.lease import Holder
-from headrace.engine.processes import Process, is_alive, process_of, this_process
+from headrace.engine.checkpoint import lease
+from headrace.engine.checkpoint.checkpoint import Checkpoint
+from headrace.engine.checkpoint.files import LocalFiles
+from headrace.engine.checkpoint.lease import Holder
+from headrace.engine.checkpoint.processes import Process, is_alive, process_of, this_process
 from headrace.errors import CheckpointError
+from headrace.state.committed import Committed, Intent
 from tests.conftest import REPOSITORY
 from tests.engine.test_checkpoint import FILES, put, with_file
 
@@ -24,8 +25,8 @@ ELSEWHERE = Process("elsewhere.example", 4711, "another boot", "pid:[1]", "12345
 #: Opens a checkpoint, says so, and goes on until it is killed.
 CHILD = """
 import sys, time
-from headrace.engine.checkpoint import Checkpoint
-from headrace.engine.files import LocalFiles
+from headrace.engine.checkpoint.checkpoint import Checkpoint
+from headrace.engine.checkpoint.files import LocalFiles
 Checkpoint(lambda path: LocalFiles(), sys.argv[1], 20).open()
 print("open", flush=True)
 time.sleep(60)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from headrace.engine import holding
+from headrace.engine.epochs import shared_rows as holding
 from tests.support.compare import assert_same_rows, spark_rows
 from tests.support.script import (
     AddData,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine import holding
+from headrace.engine.epochs import shared_rows as holding
 from tests.support.compare import assert_same_rows
 from tests.support.oracle import run_epochs
 from tests.support.script import (

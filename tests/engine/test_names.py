@@ -23,15 +23,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import Headrace
-from headrace.engine.arrangements import Arrangement, StateFile
-from headrace.engine.checkpoint import Committed, QueryRecord
-from headrace.engine.executor import ddl
+from headrace.engine.execution.executor import ddl
 from headrace.engine.restarts import take_spellings
 from headrace.errors import HeadraceError, QueryError, StreamError
 from headrace.names import folded, quoted, storage_name
 from headrace.plan.durations import format_duration
 from headrace.plan.nodes import OutputMode, Source
 from headrace.query import QueryHandle, QueryWriter
+from headrace.state.arrangement import Arrangement, StateFile
+from headrace.state.committed import Committed, QueryRecord
 from tests.support.compare import assert_same_rows, spark_rows
 from tests.support.duck import arrow_table
 from tests.support.queries import Case, random_case, random_query

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.engine import checkpoint
+from headrace.engine.checkpoint import checkpoint
 from tests.support.compare import spark_rows
 from tests.support.script import (
     AddData,

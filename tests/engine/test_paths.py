@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.files import plain_path
+from headrace.engine.checkpoint.files import plain_path
 from headrace.engine.sinks.parquet import ParquetSink
 from headrace.plan.nodes import OutputMode, Sink
 from tests.sql.catalog import BIDS

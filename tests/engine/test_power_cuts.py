@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.arrangements import StateFile
-from headrace.engine.checkpoint import Checkpoint, Committed, Publication
-from headrace.engine.files import LocalFiles
+from headrace.engine.checkpoint.checkpoint import Checkpoint, Publication
+from headrace.engine.checkpoint.files import LocalFiles
+from headrace.state.arrangement import StateFile
+from headrace.state.committed import Committed
 from tests.engine.test_checkpoint import put
 
 

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.buckets.probe_kernel import MOST_ROWS
-from headrace.engine.executor import Executor
-from headrace.engine.join_orders import JoinPolicy
-from headrace.engine.probe_orders import ProbePolicy
+from headrace.engine.execution.duckdb.probe_kernel import MOST_ROWS
+from headrace.engine.execution.executor import Executor
 from headrace.optimizer.probing.strategies import STRATEGIES
 from headrace.plan.nodes import Node, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Schema
+from headrace.planner.join_order import JoinPolicy
+from headrace.planner.probe_order import ProbePolicy
 from headrace.settings import ProbeCycle
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows

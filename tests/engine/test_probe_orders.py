@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.cost.probing import ProbeModel
-from headrace.engine.probe_orders import ProbeMemory, ProbePolicy, Switch
 from headrace.plan.join_graph import join_graph, topmost_joins, with_order
 from headrace.plan.nodes import Join, Node, Source
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
+from headrace.planner.probe_order import ProbeMemory, ProbePolicy, Switch
 from headrace.settings import ProbeCycle
 from headrace.sql import plan_query
 from tests.support.script import (

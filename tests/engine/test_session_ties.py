@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.executor import Executor
+from headrace.engine.execution.executor import Executor
 from headrace.plan.durations import MINUTE
 from headrace.plan.nodes import OutputMode, Source, Table
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.compile import compile_queries
-from headrace.engine.executor import Executor
-from headrace.engine.operators.row_store import Retention
-from headrace.engine.physical import LiveQuery, Physical
+from headrace.compiler.compile import compile_queries
+from headrace.compiler.physical_plan import Physical
+from headrace.engine.execution.executor import Executor
+from headrace.operators.rows.row_store import Retention
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source, Table
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
+from headrace.planner.live_query import LiveQuery
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
 from tests.support.engine import run_engine, tiny_executor

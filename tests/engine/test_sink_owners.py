@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.checkpoint import Checkpoint, Committed, QueryRecord
-from headrace.engine.files import FileSystem, LocalFiles
-from headrace.engine.sealed import sealed, unsealed
+from headrace.engine.checkpoint.checkpoint import Checkpoint
+from headrace.engine.checkpoint.files import FileSystem, LocalFiles
 from headrace.engine.sinks import ownership
 from headrace.engine.sinks.ownership import MARKER, Owner, claim_folders, claim_now
 from headrace.engine.sinks.parquet import ParquetSink
 from headrace.errors import CheckpointError, SinkError
 from headrace.plan.nodes import OutputMode, Sink
+from headrace.state.committed import Committed, QueryRecord
+from headrace.state.sealed import sealed, unsealed
 from tests.sql.catalog import BIDS
 from tests.support.script import (
     AddData,

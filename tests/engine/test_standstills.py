@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.engine.clocks import Clocks
-from headrace.engine.report import EpochReport
-from headrace.engine.standstills import Standstill, Standstills
+from headrace.engine.epochs.report import EpochReport
+from headrace.engine.ingest.standstills import Standstill, Standstills
+from headrace.state.clocks import Clocks
 
 QUERIES = {"pairs": [frozenset("ab")], "alone": [frozenset("a")]}
 

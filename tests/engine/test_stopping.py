@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import Headrace
-from headrace.engine import coordinator
-from headrace.engine.files import LocalFiles
+from headrace.engine.checkpoint.files import LocalFiles
+from headrace.engine.ingest import coordinator
 from headrace.errors import CheckpointError, SinkError
 from tests.support.script import check_error, refused
 

@@ -7,9 +7,9 @@ import random
 import duckdb
 import pytest
 
-from headrace.engine.buckets.render import duckdb_expression
-from headrace.engine.partials import decompose, of_rows
-from headrace.engine.relations import column
+from headrace.definitions.definition import column
+from headrace.definitions.partials import decompose, of_rows
+from headrace.engine.execution.duckdb.render import duckdb_expression
 from headrace.plan.expressions import AggregateCall, Column
 from headrace.plan.types import BIGINT
 

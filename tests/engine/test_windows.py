@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.executor import Executor
-from headrace.engine.layouts import LayoutPolicy
+from headrace.engine.execution.executor import Executor
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import OutputMode
+from headrace.planner.pane_layout import LayoutPolicy
 from tests.support.compare import assert_same_rows
 from tests.support.engine import (
     ALL_WINDOW_PLANS,

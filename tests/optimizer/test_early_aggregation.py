@@ -18,7 +18,6 @@ from headrace.cost.early_aggregation import (
     plan_name,
     published_cost,
 )
-from headrace.engine.early_plans import EarlyMemory, EarlyPolicy, SetLoads, choose, plan_costs
 from headrace.errors import PlanError
 from headrace.optimizer import optimize
 from headrace.optimizer.early.sets import early_sets
@@ -30,6 +29,13 @@ from headrace.optimizer.early.shape import (
 )
 from headrace.plan.nodes import Aggregate, Source, Table
 from headrace.plan.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Schema
+from headrace.planner.early_aggregation import (
+    EarlyMemory,
+    EarlyPolicy,
+    SetLoads,
+    choose,
+    plan_costs,
+)
 from headrace.sql import plan_query
 from headrace.stats.load import Load
 

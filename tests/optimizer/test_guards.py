@@ -8,7 +8,7 @@ from collections.abc import Callable
 import duckdb
 import pytest
 
-from headrace.engine.buckets.render import duckdb_expression
+from headrace.engine.execution.duckdb.render import duckdb_expression
 from headrace.optimizer.early.guards import guard
 from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal
 from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, SMALLINT, STRING, DataType, decimal

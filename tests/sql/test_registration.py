@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from headrace.engine.compile import compile_queries
-from headrace.engine.physical import LiveQuery
+from headrace.compiler.compile import compile_queries
 from headrace.errors import HeadraceError, PlanError
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Node, OutputMode, Sink
 from headrace.plan.output_modes import natural_mode, output_modes
+from headrace.planner.live_query import LiveQuery
 from headrace.registration import check_plan
 from headrace.sql import plan_query
 from tests.sql.catalog import CATALOG
@@ -94,7 +94,7 @@ def test_what_the_compiler_alone_knows_gets_the_place_of_its_operator(
     def refuses(*arguments: object) -> None:
         raise PlanError("no such operator", hint="write another query")
 
-    monkeypatch.setattr("headrace.engine.compile._Compiler._aggregate", refuses)
+    monkeypatch.setattr("headrace.compiler.compile._Compiler._aggregate", refuses)
     with pytest.raises(PlanError, match="no such operator") as caught:
         check_plan(parsed.plan, parsed.places)
     place = caught.value.position

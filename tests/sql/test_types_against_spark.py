@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.engine.check import ask_function, is_deterministic
+from headrace.engine.introspection.check import ask_function, is_deterministic
 from headrace.errors import HeadraceError, SqlError
 from headrace.plan.expressions import AggregateCall
 from headrace.plan.nodes import Aggregate, Project

@@ -16,7 +16,7 @@ from unittest import mock
 
 from pyspark.sql import SparkSession
 
-from headrace.engine import holding
+from headrace.engine.epochs import shared_rows as holding
 from headrace.settings import Settings, read_settings
 from tests.support.compare import assert_same_rows
 from tests.support.oracle import run_epochs

@@ -17,26 +17,26 @@ from typing import Any
 import pyarrow.parquet as parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.engine.batches import Batch
-from headrace.engine.checkpoint import Checkpoint
-from headrace.engine.epoch import Epoch
-from headrace.engine.executor import Executor, ddl
-from headrace.engine.files import LocalFiles
-from headrace.engine.join_orders import JoinPolicy
-from headrace.engine.layouts import LayoutPolicy
-from headrace.engine.operators.stateless import table_view
-from headrace.engine.physical import LiveQuery
-from headrace.engine.relations import Relation
-from headrace.engine.report import EpochReport
-from headrace.engine.runner import EpochRunner, Running
+from headrace.definitions.definition import Relation
+from headrace.engine.checkpoint.checkpoint import Checkpoint
+from headrace.engine.checkpoint.files import LocalFiles
+from headrace.engine.epochs.report import EpochReport
+from headrace.engine.epochs.runner import EpochRunner, Running
+from headrace.engine.execution.executor import Executor, ddl
+from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks.base import QuerySink
-from headrace.engine.writes import Steps, Write
 from headrace.errors import HeadraceError
 from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging
+from headrace.operators.epoch import Epoch
+from headrace.operators.stateless import table_view
+from headrace.operators.write import Steps, Write
 from headrace.optimizer import optimize
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
+from headrace.planner.join_order import JoinPolicy
+from headrace.planner.live_query import LiveQuery
+from headrace.planner.pane_layout import LayoutPolicy
 from headrace.settings import read_settings
 from tests.support.compare import arrow_rows
 from tests.support.duck import arrow_table

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from headrace.engine.compile import compile_queries
-from headrace.engine.physical import LiveQuery
+from headrace.compiler.compile import compile_queries
 from headrace.errors import HeadraceError
 from headrace.optimizer import optimize
 from headrace.plan.durations import SECOND
 from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
 from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
+from headrace.planner.live_query import LiveQuery
 from headrace.sql import plan_query
 from tests.support.stepped_race import Member, Streams
 from tests.support.streams import BEGIN, Row

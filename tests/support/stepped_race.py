@@ -16,23 +16,24 @@ from unittest import mock
 import pyarrow.parquet as parquet
 from pyspark.sql import SparkSession
 
-from headrace.engine import race as race_module
-from headrace.engine.batches import Batch
-from headrace.engine.checkpoint import Checkpoint, Intent
-from headrace.engine.epoch import Epoch
-from headrace.engine.executor import ddl
-from headrace.engine.ingest import Trigger
-from headrace.engine.race import Race, RegisteredStream
-from headrace.engine.relations import Relation
-from headrace.engine.report import EpochReport
-from headrace.engine.runner import EpochRunner
+from headrace.definitions.definition import Relation
+from headrace.engine import engine as race_module
+from headrace.engine.checkpoint.checkpoint import Checkpoint
+from headrace.engine.engine import Race, RegisteredStream
+from headrace.engine.epochs.report import EpochReport
+from headrace.engine.epochs.runner import EpochRunner
+from headrace.engine.execution.executor import ddl
+from headrace.engine.ingest.ingest import Trigger
+from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks.base import QuerySink
-from headrace.engine.writes import Steps, Write
 from headrace.errors import HeadraceError
+from headrace.operators.epoch import Epoch
+from headrace.operators.write import Steps, Write
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source, Table
 from headrace.settings import Settings
 from headrace.sql import plan_query
+from headrace.state.committed import Intent
 from tests.support.compare import arrow_rows
 from tests.support.duck import arrow_table
 from tests.support.streams import Row

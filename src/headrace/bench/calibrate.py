@@ -18,7 +18,7 @@ from headrace.bench.contestants import FileStream, StandingQuery, run_headrace
 from headrace.bench.early_aggregation import SCHEMA, Setting, write_stream
 from headrace.bench.harness import Case, Report, Setup, describe_machine
 from headrace.cost.early_aggregation import Tuning
-from headrace.engine.calibration import machine_name, store_calibration
+from headrace.planner.calibration import machine_name, store_calibration
 
 #: Rows of a stream, of which a twentieth is the smaller of two runs.
 ROWS = {"tiny": 4_000, "small": 400_000, "full": 1_000_000}

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.cost.probing import ProbeTuning
-from headrace.engine.buckets.local_index import KEY, Array, Segment, make_segment
-from headrace.engine.buckets.probe_kernel import look_up_all
+from headrace.engine.execution.duckdb.local_index import KEY, Array, Segment, make_segment
+from headrace.engine.execution.duckdb.probe_kernel import look_up_all
 
 #: An index has that many segments as a rule, and a key is looked up in each.
 SEGMENTS = 3

@@ -233,7 +233,7 @@ def read_results(
     spark: SparkSession, queries: Mapping[str, Started], out: Path
 ) -> dict[str, pa.Table]:
     """Read the Parquet files of every query; the folders of epochs are not part of the rows."""
-    from headrace.engine.executor import ddl
+    from headrace.engine.execution.executor import ddl
 
     results = {}
     for name, started in queries.items():

@@ -40,10 +40,10 @@ from headrace.cost.early_aggregation import (
     plan_name,
     published_cost,
 )
-from headrace.engine.calibration import calibrated
-from headrace.engine.early_plans import SetLoads, plan_costs
 from headrace.optimizer.early.shape import AggregationJoin, aggregation_join
 from headrace.plan.nodes import Aggregate
+from headrace.planner.calibration import calibrated
+from headrace.planner.early_aggregation import SetLoads, plan_costs
 from headrace.stats.load import Load
 
 SCHEMA = "ts TIMESTAMP, j STRING, g STRING, a BIGINT"

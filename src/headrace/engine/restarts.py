@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.engine.branches import (
+from headrace.errors import QueryError
+from headrace.names import same_name
+from headrace.plan.types import Schema
+from headrace.settings import FailedQueries
+from headrace.state.branches import (
     Branch,
     back_among_others,
     described,
     forget_branch,
     results_arrangement,
 )
-from headrace.engine.checkpoint import Committed, QueryRecord
-from headrace.errors import QueryError
-from headrace.names import same_name
-from headrace.plan.types import Schema
-from headrace.settings import FailedQueries
+from headrace.state.committed import Committed, QueryRecord
 
 _KEY = "spark.headrace.failedQueries"
 

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace import Headrace
-from headrace.engine.buckets import kernel
+from headrace.engine.execution.duckdb import kernel
 
 SQL = {
     "joined": "SELECT a.k, a.v AS av, b.v AS bv FROM a JOIN b ON a.k = b.k "

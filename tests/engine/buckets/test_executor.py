@@ -15,15 +15,15 @@ from pyspark.sql import SparkSession
 
 from headrace import Headrace
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
-from headrace.engine.arrangements import StateFile
-from headrace.engine.buckets import kernel
-from headrace.engine.buckets.probe_kernel import ProbeJoin
-from headrace.engine.buckets.remote_files import Access
-from headrace.engine.executor import Executor
-from headrace.engine.relations import call, column, keep, number, select
-from headrace.engine.writes import Write, run_alone
+from headrace.definitions.definition import call, column, keep, number, select
+from headrace.engine.execution.duckdb import kernel
+from headrace.engine.execution.duckdb.probe_kernel import ProbeJoin
+from headrace.engine.execution.duckdb.remote_files import Access
+from headrace.engine.execution.executor import Executor
 from headrace.errors import QueryError
+from headrace.operators.write import Write, run_alone
 from headrace.plan.types import BIGINT, STRING, Schema
+from headrace.state.arrangement import StateFile
 from tests.support.engine import forced, tiny_executor
 
 pytestmark = pytest.mark.spark
@@ -43,7 +43,7 @@ def stored(folder: Path, rows: int) -> StateFile:
 
 
 def rows_of(executor: Executor, file: StateFile) -> Write:
-    query = select(executor.bind_files([file], SCHEMA), keep(SCHEMA.names))
+    query = select(executor.inputs.bind_files([file], SCHEMA), keep(SCHEMA.names))
     return Write("rows", query, SCHEMA)
 
 

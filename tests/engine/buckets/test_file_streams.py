@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import Headrace
-from headrace.engine.file_streams import FileStream, is_file_stream
-from headrace.engine.files import LocalFiles
+from headrace.engine.checkpoint.files import LocalFiles
+from headrace.engine.ingest.file_streams import FileStream, is_file_stream
 from tests.support.compare import spark_rows
 from tests.support.engine import forced
 

@@ -16,10 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.engine.buckets import local_index
-from headrace.engine.buckets.local_index import DIES, KEY, Segment, Shelf, make_segment, mixed
-from headrace.engine.buckets.probe_kernel import look_up_all
-from headrace.engine.processes import process_of, this_process
+from headrace.engine.checkpoint.processes import process_of, this_process
+from headrace.engine.execution.duckdb import local_index
+from headrace.engine.execution.duckdb.local_index import (
+    DIES,
+    KEY,
+    Segment,
+    Shelf,
+    make_segment,
+    mixed,
+)
+from headrace.engine.execution.duckdb.probe_kernel import look_up_all
 
 PATHS = [(0,), (0, 1)]
 

@@ -19,10 +19,10 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.buckets import meanings
-from headrace.engine.buckets.meanings import Untranslatable, duckdb_type
-from headrace.engine.buckets.render import duckdb_expression
-from headrace.engine.executor import ddl
+from headrace.engine.execution.duckdb import meanings
+from headrace.engine.execution.duckdb.meanings import Untranslatable, duckdb_type
+from headrace.engine.execution.duckdb.render import duckdb_expression
+from headrace.engine.execution.executor import ddl
 from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal
 from headrace.plan.types import (
     BIGINT,

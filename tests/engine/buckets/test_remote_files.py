@@ -12,9 +12,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.engine.buckets import kernel, remote_files
-from headrace.engine.buckets.remote_files import Access, RemoteFiles, Unreachable, try_store
-from headrace.engine.buckets.s3_access import options_of, s3_access
+from headrace.engine.execution.duckdb import kernel, remote_files
+from headrace.engine.execution.duckdb.remote_files import (
+    Access,
+    RemoteFiles,
+    Unreachable,
+    try_store,
+)
+from headrace.engine.execution.duckdb.s3_access import options_of, s3_access
 
 pytest.importorskip(
     "moto.server", reason="moto is not installed: pip install headrace[object-stores]"

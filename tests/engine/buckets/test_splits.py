@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from sqlglot import exp, parse_one
 
-from headrace.engine.buckets.splits import Cut, cuts
+from headrace.engine.execution.duckdb.splits import Cut, cuts
 from headrace.plan.types import BIGINT, DOUBLE, STRING, Schema
 
 SCHEMAS = {

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from headrace import Headrace
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
-from headrace.engine.buckets.meanings import Untranslatable
-from headrace.engine.buckets.stores import FORGIVEN, Stores, access_to
-from headrace.engine.executor import Executor
+from headrace.engine.execution.duckdb.meanings import Untranslatable
+from headrace.engine.execution.duckdb.stores import FORGIVEN, Stores, access_to
+from headrace.engine.execution.executor import Executor
 from headrace.settings import read_settings
 from tests.support.engine import forced
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from headrace.engine.epoch import Epoch
-from headrace.engine.relations import Relation
-from headrace.engine.writes import Steps
+from headrace.definitions.definition import Relation
+from headrace.engine.epochs.running_epoch import RunningEpoch
+from headrace.operators.write import Steps
 from headrace.plan.nodes import Sink
 
 
@@ -16,7 +16,7 @@ class QuerySink(ABC):
     #: Whether ``write`` is sure to read every row it is given.
     reads_all = True
     #: Whether it writes to a place of its own, which may be broken though all else is whole. What
-    #: such a sink does not take waits in the checkpoint (``engine/outbox.py``).
+    #: such a sink does not take waits in the checkpoint (``engine/epochs/outbox.py``).
     is_outside = False
     #: The folder that must be this query's alone, and whether it is by now (``ownership``).
     folder: str | None = None
@@ -41,7 +41,7 @@ class QuerySink(ABC):
         """Forget what was taken of an epoch that never ended: the race begins again."""
 
     @abstractmethod
-    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: RunningEpoch, rows: Relation) -> Steps[int]:
         """Take the rows of an epoch that is not committed yet; the number of rows."""
 
     def undo(self, epoch: int) -> None:  # noqa: B027 - files count only once a commit names them

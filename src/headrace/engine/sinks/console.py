@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.engine.epoch import Epoch
-from headrace.engine.relations import Relation
+from headrace.definitions.definition import Relation
+from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks.base import QuerySink
-from headrace.engine.writes import Steps
 from headrace.errors import SinkError
+from headrace.operators.write import Steps
 from headrace.plan.nodes import Sink
 
 
@@ -27,7 +27,7 @@ class ConsoleSink(QuerySink):
     def begin(self) -> None:
         self._texts.clear()
 
-    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: RunningEpoch, rows: Relation) -> Steps[int]:
         yield from ()
         frame = epoch.executor.frame(rows.query).persist()
         try:

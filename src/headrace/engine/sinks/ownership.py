@@ -26,16 +26,16 @@ from urllib.parse import urlparse
 
 from py4j.protocol import Py4JError
 
-from headrace.engine.committed import Committed
-from headrace.engine.files import is_local
-from headrace.engine.publishing import STAGING
-from headrace.engine.sealed import sealed, unsealed
+from headrace.engine.checkpoint.files import is_local
+from headrace.engine.checkpoint.storage import Storage
+from headrace.engine.execution.spark_errors import one_line
 from headrace.engine.sinks.base import QuerySink
-from headrace.engine.spark_errors import one_line
-from headrace.engine.storage import Storage
 from headrace.errors import CheckpointError, SinkError
 from headrace.names import folded, same_name, storage_name
 from headrace.redaction import without_passwords
+from headrace.state.committed import Committed
+from headrace.state.publication import STAGING
+from headrace.state.sealed import sealed, unsealed
 
 MARKER = f"{STAGING}/owner.json"
 _FORMAT = 1

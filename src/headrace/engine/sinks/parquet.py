@@ -1,7 +1,7 @@
 """Parquet files, a folder per epoch: ``path/epoch=12/…``.
 
 Readers see only committed epochs: an epoch is staged in a hidden folder beside them, and its files
-appear one by one after the commit (``engine/publishing.py``). ``epoch`` comes out as a partition
+appear one by one after the commit (``state/publication.py``). ``epoch`` comes out as a partition
 column. The folder belongs to this query alone (``ownership``).
 """
 
@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import os
 
-from headrace.engine.epoch import Epoch
-from headrace.engine.failpoints import reach
-from headrace.engine.files import FileSystem, is_local, plain_path
-from headrace.engine.publishing import STAGING, Publication
-from headrace.engine.relations import Relation
+from headrace.definitions.definition import Relation
+from headrace.engine.checkpoint.files import FileSystem, is_local, plain_path
+from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks.base import QuerySink
 from headrace.engine.sinks.ownership import claim_now
-from headrace.engine.writes import Steps, Write
 from headrace.errors import SinkError
+from headrace.failpoints import reach
 from headrace.names import storage_name
+from headrace.operators.write import Steps, Write
 from headrace.plan.nodes import Sink
 from headrace.redaction import without_passwords
+from headrace.state.publication import STAGING, Publication
 
 
 class ParquetSink(QuerySink):
@@ -62,7 +62,7 @@ class ParquetSink(QuerySink):
     def begin(self) -> None:
         self._leftovers = self._files = None
 
-    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: RunningEpoch, rows: Relation) -> Steps[int]:
         if not self.owns_folder:
             claim_now(self, epoch.checkpoint, epoch.state)
         staging = f"{self._path}/{STAGING}/{storage_name(self.name)}"

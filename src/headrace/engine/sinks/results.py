@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.engine.arrangements import StateFile
-from headrace.engine.branches import results_arrangement
-from headrace.engine.compaction import merge_files
-from headrace.engine.epoch import Epoch
-from headrace.engine.failpoints import reach
-from headrace.engine.relations import Relation, call, column, keep, named, number, select
+from headrace.definitions.definition import Relation, call, column, keep, named, number, select
+from headrace.engine.epochs.compaction import merge_files
+from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks.base import QuerySink
-from headrace.engine.writes import Steps, Write
 from headrace.errors import SinkError
+from headrace.failpoints import reach
 from headrace.names import storage_name
+from headrace.operators.write import Steps, Write
 from headrace.plan.expressions import Column
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
@@ -31,6 +29,8 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.types import BIGINT, Field, Schema
 from headrace.plan.windows import Landmark, Trailing
+from headrace.state.arrangement import StateFile
+from headrace.state.branches import results_arrangement
 
 EPOCH = "__epoch"
 
@@ -47,7 +47,7 @@ class ResultsSink(QuerySink):
     def writes_files(self) -> bool:
         return True
 
-    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: RunningEpoch, rows: Relation) -> Steps[int]:
         arrangement = epoch.state.arrangement(results_arrangement(self.name))
         written = yield Write(
             self.name,
@@ -65,7 +65,7 @@ class ResultsSink(QuerySink):
         )
         return written.rows
 
-    def tidy(self, epoch: Epoch, limit: int) -> Steps[None]:
+    def tidy(self, epoch: RunningEpoch, limit: int) -> Steps[None]:
         """Merge the table's small files; replaced rows are left out."""
         return merge_files(
             epoch,

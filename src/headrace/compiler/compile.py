@@ -1,0 +1,437 @@
+"""From logical plans to physical operators that share stores.
+
+A compilation covers all live queries at once. Stores are named by what they hold, not by who uses
+them: queries that need the same state find the same store, and state outlives a recompilation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.compiler.joins import compile_join, held_back
+from headrace.compiler.physical_plan import Physical
+from headrace.compiler.sets import compile_sets
+from headrace.definitions.definition import is_table_join
+from headrace.definitions.lateness import Lateness
+from headrace.definitions.partials import Decomposed, coverage_of, decompose_all
+from headrace.errors import QueryError
+from headrace.operators.base import Operator, Store
+from headrace.operators.panes.pane_aggregate import PaneAggregate
+from headrace.operators.panes.pane_store import Closing, Panes, PaneStore
+from headrace.operators.panes.window_aggregate import Reading, WindowAggregate
+from headrace.operators.rows.row_aggregate import RowAggregate
+from headrace.operators.rows.row_store import Arranged, Retention, RowStore, unchained
+from headrace.operators.sessions.session_aggregate import SessionAggregate
+from headrace.operators.sessions.session_store import SessionStore
+from headrace.operators.stateless import RowByRow, SourceRows, UnionRows, may_raise
+from headrace.optimizer.windows.closing import closing_graph
+from headrace.plan.expressions import Column, Expr, conjunction
+from headrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    OutputMode,
+    Project,
+    Source,
+    Table,
+    Union,
+)
+from headrace.plan.times import aggregate_lag
+from headrace.plan.types import Schema
+from headrace.plan.windows import Hopping, Landmark, Session, Trailing
+from headrace.planner.early_aggregation import EarlyPolicy
+from headrace.planner.filter_sharing import Folded, folded
+from headrace.planner.grouping import Grouping, aggregates_by_family, reads_streams_plainly
+from headrace.planner.join_order import JoinPolicy
+from headrace.planner.live_query import LiveQuery
+from headrace.planner.pane_layout import Generation, LayoutPolicy, PanePlan, decide
+from headrace.planner.warm_up import warm_up
+from headrace.state import store_names
+
+
+def compile_queries(
+    queries: list[LiveQuery],
+    panes: PanePlan | None = None,
+    closing: str = "auto",
+    joins: JoinPolicy | None = None,
+    early: EarlyPolicy | None = None,
+) -> Physical:
+    """Operators for all queries, with the stores they share.
+
+    ``panes`` says how those of all groupings are laid out; without it each gets the layout that it
+    would begin with. ``closing`` forces how windows are computed from panes, ``joins`` says in
+    which orders joins may run, ``early`` how inputs are chosen that are aggregated before them.
+    """
+    plans = list({id(query.sink.input): query.sink.input for query in queries}.values())
+    if panes is None:
+        panes, _ = decide(plans, PanePlan(), {}, LayoutPolicy())
+    families = aggregates_by_family(plans)
+    inputs = [panes.hosts[family].input for family in families if family in panes.hosts]
+    compiler = _Compiler(
+        _union_sources([*plans, *inputs]),
+        panes,
+        closing,
+        joins or JoinPolicy(),
+        early or EarlyPolicy(),
+    )
+    # Late joiners last: what several queries store comes from the one that sees the most.
+    for query in sorted(queries, key=_lateness):
+        compiler.add(query)
+    return compiler.physical
+
+
+def _union_sources(plans: list[Node]) -> dict[str, Source]:
+    """Each stream with all columns that any plan reads."""
+    merged: dict[str, Source] = {}
+    for plan in plans:
+        for node in plan.walk():
+            if not isinstance(node, Source):
+                continue
+            known = merged.get(node.stream)
+            merged[node.stream] = with_columns_of(known or node, node)
+    return merged
+
+
+def with_columns_of(source: Source, other: Source) -> Source:
+    """A stream with the columns of two readings of it, in the order of their names."""
+    fields = {f.name: f for f in (*source.columns, *other.columns)}
+    return replace(other, columns=Schema(tuple(fields[name] for name in sorted(fields))))
+
+
+class _Compiler:
+    """Compiles one query after another; equal subplans become one operator."""
+
+    def __init__(
+        self,
+        sources: dict[str, Source],
+        panes: PanePlan,
+        closing: str,
+        joins: JoinPolicy,
+        early: EarlyPolicy,
+    ) -> None:
+        self._panes = panes
+        self.closing = closing
+        self.joins = joins
+        self.early = early
+        self.physical = Physical(sources=sources)
+        self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
+        #: Whole plans by identity: merged queries hold one and the same, and hashing takes time.
+        self._whole: dict[tuple[int, int | None, OutputMode], Operator] = {}
+        self.stores: dict[str, Store] = {}
+        self._stream_rows = {stream: SourceRows(source) for stream, source in sources.items()}
+        self.visible_from: int | None = None
+        self.mode = OutputMode.APPEND
+
+    def add(self, query: LiveQuery) -> None:
+        self.visible_from = query.visible_from
+        self.mode = query.sink.mode
+        whole = (id(query.sink.input), self.visible_from, self.mode)
+        if whole not in self._whole:
+            self._whole[whole] = self._operator(query.sink.input)
+        self.physical.outputs[query.sink.name] = self._whole[whole]
+
+    def _operator(self, node: Node) -> Operator:
+        # What remembers nothing is the same whenever a query joined.
+        key = (node, self.visible_from if remembers(node) else None, self.mode)
+        if key not in self._operators:
+            self._operators[key] = self._compile(node)
+        return self._operators[key]
+
+    def _since(self, node: Node) -> int | None:
+        """From when an input is seen, where that is not for whoever reads to say.
+
+        An input without state is the same for a query that joined late, and its state may be
+        another's. One with state has begun anew: were its rows kept in the store of a query that
+        saw more, they would end when that query leaves.
+        """
+        return self.visible_from if remembers(node) else None
+
+    def whole_from(self, node: Node) -> int | None:
+        """From when a query that joined late sees everything that this node would put out.
+
+        A pair may need a row from before the query joined, and a window rows from its beginning.
+        """
+        if self.visible_from is None:
+            return None
+        return self.visible_from + warm_up(node)
+
+    def input(self, node: Node) -> Operator:
+        """An input of a stateful operator: it hands on final rows, whatever the query's mode."""
+        mode, self.mode = self.mode, OutputMode.APPEND
+        try:
+            return self._operator(node)
+        finally:
+            self.mode = mode
+
+    def _compile(self, node: Node) -> Operator:
+        match node:
+            case Source():
+                return SourceRows(node)
+            case Filter() | Project():
+                return RowByRow(node, self._operator(node.input))
+            case Union():
+                return UnionRows(node, tuple(self._operator(part) for part in node.parts))
+            case Aggregate():
+                return self._aggregate(node)
+            case Join() if is_table_join(node):
+                stream = node.left if node.left.streams() else node.right
+                return RowByRow(node, self._operator(stream))
+            case Join():
+                return compile_join(self, node)
+            case Table():
+                raise QueryError(
+                    f"the query reads only the table {node.shown!r}",
+                    hint="a standing query needs a stream; run this one with spark.sql",
+                )
+            case _:
+                raise QueryError(f"{type(node).__name__} cannot run")
+
+    # Aggregates
+
+    def _aggregate(self, node: Aggregate) -> Operator:
+        window = node.windows[0]
+        streams = node.streams() | held_back(self, node.input, node.time.name)
+        lag = 0 if isinstance(window, Landmark) else aggregate_lag(node)
+        if node.from_sets:
+            return compile_sets(self, node, streams, lag)
+        parts = decompose_all(node.aggregates)
+        if isinstance(window, Session):
+            return self._session(node, window, streams, lag, parts)
+        if parts is None or isinstance(window, Trailing):
+            return self._from_rows(node, streams, lag)
+        if isinstance(window, Hopping):
+            return self._windows_from_panes(node, streams, lag, parts)
+        return self._from_panes(node, streams, lag, parts)
+
+    def _windows_from_panes(
+        self, node: Aggregate, streams: frozenset[str], lag: int, parts: dict[str, Decomposed]
+    ) -> Operator:
+        """Tumbling and hopping windows, from the panes of every layout that holds some of them."""
+        windows = {i: w for i, w in enumerate(node.windows) if isinstance(w, Hopping)}
+        host = self._panes.host(node)
+        share: Folded | None = None
+        if host.rows != Grouping.of(node).rows:
+            share = folded(node)
+            parts = share.parts
+        generations = self._panes.generations[host.family]
+        keys = tuple(f"__key{host.keys.index(key.expr)}" for key in node.keys)
+        longest = max(w.length for w in windows.values())
+        retention = Retention(streams, lag + longest)
+        readings = []
+        for generation in generations:
+            for pane in generation.layout.panes:
+                kept = {
+                    i: w for i, w in windows.items() if generation.layout.pane_of.get(w) == pane
+                }
+                if not kept:
+                    continue
+                active = generation is generations[-1]
+                store = self._window_store(host, generation, pane, active)
+                for decomposed in parts.values():
+                    store.partials |= {partial.name: partial for partial in decomposed.partials}
+                store.retentions.append(retention)
+                store.wanted.add(None if share is None else share.condition)
+                graph = closing_graph(kept.values(), pane, coverage_of(parts.values()))
+                readings.append(Reading(store, pane, kept, graph))
+        # One of the stores that get new rows counts those that come too late.
+        counting = next(reading.store for reading in readings if reading.store.active)
+        condition = None if share is None else share.condition
+        counting.closings.add(Closing(tuple(windows.values()), streams, lag, condition))
+        operator = WindowAggregate(
+            node,
+            tuple(readings),
+            keys,
+            parts,
+            streams,
+            lag,
+            self.mode,
+            self.whole_from(node.input),
+            self.closing,
+            None if share is None else share.present.name,
+        )
+        operator.stores = tuple(reading.store for reading in readings)
+        return operator
+
+    def _window_store(
+        self, host: Grouping, generation: Generation, pane: Hopping, active: bool
+    ) -> PaneStore:
+        shift = f"+{pane.offset}" if pane.offset else ""
+        since = self._since(host.input)
+        name = store_names.panes_of_family(
+            host.family, since, f"{pane.length}{shift}", generation.number
+        )
+        store = self.stores.get(name)
+        if not isinstance(store, PaneStore):
+            store = PaneStore(
+                name,
+                self.input(self._widened(host.input)),
+                host.keys,
+                host.time,
+                Panes(pane.length, pane.offset),
+                family=host.family,
+                generation=generation.number,
+                since=since,
+                active=active,
+            )
+            self.register(store)
+        return store
+
+    def _widened(self, node: Node) -> Node:
+        """A plain reading of a stream with all columns that any query reads of it."""
+        if not reads_streams_plainly(node):
+            return node
+        sources = self.physical.sources
+        return node.transform(lambda n: sources[n.stream] if isinstance(n, Source) else n)
+
+    def _from_panes(
+        self, node: Aggregate, streams: frozenset[str], lag: int, parts: dict[str, Decomposed]
+    ) -> Operator:
+        unbounded = isinstance(node.windows[0], Landmark)
+        store = self._pane_store(node, Panes(given=not unbounded))
+        for decomposed in parts.values():
+            store.partials |= {partial.name: partial for partial in decomposed.partials}
+        store.retentions.append(Retention(streams, None if unbounded else lag))
+        operator = PaneAggregate(
+            node, store, parts, streams, lag, self.mode, self.whole_from(node.input)
+        )
+        operator.stores = (store,)
+        return operator
+
+    def _pane_store(self, node: Aggregate, panes: Panes) -> PaneStore:
+        keys = tuple(key.expr for key in node.keys)
+        # A landmark counts from when its query joined, so it cannot use an older query's state.
+        name = store_names.panes_of(
+            node, self._since(node.input) if panes.given else self.visible_from
+        )
+        store = self.stores.get(name)
+        if not isinstance(store, PaneStore):
+            store = PaneStore(name, self.input(node.input), keys, node.time, panes)
+            self.register(store)
+        return store
+
+    def _from_rows(self, node: Aggregate, streams: frozenset[str], lag: int) -> Operator:
+        lengths = [w.length for w in node.windows if isinstance(w, Hopping | Trailing)]
+        endless = isinstance(node.windows[0], Landmark)
+        kept = None if endless else lag + max(lengths, default=0)
+        rows = self.arranged(node.input, node.time.name, None, Retention(streams, kept))
+        keys = (key.expr for key in node.keys)
+        columns = (rows.stored_name(key.name) for key in keys if isinstance(key, Column))
+        rows.store.wish_split(name for name in columns if name is not None)
+        operator = RowAggregate(
+            node,
+            rows,
+            self.input(node.input),
+            streams,
+            lag,
+            self.mode,
+            self.whole_from(node.input),
+        )
+        operator.stores = (rows.store,)
+        return operator
+
+    def _session(
+        self,
+        node: Aggregate,
+        window: Session,
+        streams: frozenset[str],
+        lag: int,
+        parts: dict[str, Decomposed] | None,
+    ) -> Operator:
+        if self.mode is OutputMode.UPDATE:
+            raise QueryError(
+                "sessions cannot be written in update mode, because sessions merge",
+                hint="use outputMode('append')",
+            )
+        keys = tuple(key.expr for key in node.keys)
+        late = Lateness(streams, window.gap + lag, strict=True)
+        name = store_names.sessions_of(node, late, self.visible_from)
+        store = self.stores.get(name)
+        if not isinstance(store, SessionStore):
+            store = SessionStore(
+                name,
+                self.input(node.input),
+                keys,
+                node.time,
+                window.gap,
+                late,
+                lag,
+                self.visible_from,
+            )
+            self.register(store)
+        if parts is not None:
+            for decomposed in parts.values():
+                store.partials |= {partial.name: partial for partial in decomposed.partials}
+            operator = SessionAggregate(node, store, parts, None)
+            operator.stores = (store,)
+            return operator
+        retention = Retention(streams, lag + window.gap, sessions=store.name)
+        rows = self.arranged(node.input, node.time.name, late, retention)
+        operator = SessionAggregate(node, store, None, rows)
+        operator.stores = (store, rows.store)
+        return operator
+
+    # Row stores
+
+    def arranged(
+        self, node: Node, time: str, lateness: Lateness | None, retention: Retention
+    ) -> Arranged:
+        """A reading of the stored rows of a node; streams share one store each.
+
+        What can raise on the way from a stream is computed once, when a row arrives: read from a
+        shared store it would be computed for some rows and not for others, as epochs and other
+        queries have it.
+        """
+        base, chain = unchained(self.input(node))
+        if isinstance(base, SourceRows) and not any(map(may_raise, chain)):
+            stream = base.node.stream
+            name = store_names.rows_of_stream(stream)
+            store = self._row_store(name, self._stream_rows[stream], base.node.time)
+            store.columns |= {*base.node.schema.names, base.node.time}
+            store.wanted.append(_lowest_filter(chain))
+            arranged = Arranged(store, base.node.schema, chain, time, lateness, self.visible_from)
+        else:
+            operator = self.input(node)
+            name = store_names.rows_of(node, time, self.visible_from)
+            store = self._row_store(name, operator, time)
+            store.columns |= set(node.schema.names)
+            store.wanted.append(None)
+            visible_from = self.visible_from if isinstance(base, SourceRows) else None
+            arranged = Arranged(store, node.schema, (), time, lateness, visible_from)
+        if lateness is not None:
+            store.lateness.add(lateness)
+        store.retentions.append(retention)
+        return arranged
+
+    def _row_store(self, name: str, source: Operator, time: str) -> RowStore:
+        store = self.stores.get(name)
+        if not isinstance(store, RowStore):
+            store = RowStore(name, source, time)
+            self.register(store)
+        return store
+
+    def register(self, store: Store) -> None:
+        self.stores[store.name] = store
+        self.physical.stores.append(store)
+
+
+def _lateness(query: LiveQuery) -> tuple[bool, int]:
+    return query.visible_from is not None, query.visible_from or 0
+
+
+def remembers(node: Node) -> bool:
+    """Whether a plan has an operator with state."""
+    return any(
+        isinstance(part, Aggregate) or (isinstance(part, Join) and not is_table_join(part))
+        for part in node.walk()
+    )
+
+
+def _lowest_filter(chain: tuple[Filter | Project | Join, ...]) -> Expr | None:
+    """The filters directly above a source: what of its rows a query wants stored."""
+    predicates = []
+    for node in chain:
+        if not isinstance(node, Filter):
+            break
+        predicates.append(node.predicate)
+    return conjunction(predicates)

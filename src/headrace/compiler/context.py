@@ -1,0 +1,33 @@
+"""What compiling a part of a plan needs of the compilation that it is part of."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headrace.definitions.lateness import Lateness
+from headrace.operators.base import Operator, Store
+from headrace.operators.rows.row_store import Arranged, Retention
+from headrace.plan.nodes import Node, OutputMode
+from headrace.planner.early_aggregation import EarlyPolicy
+from headrace.planner.join_order import JoinPolicy
+
+
+class Compilation(Protocol):
+    """All live queries, compiled one after another over shared stores."""
+
+    visible_from: int | None
+    mode: OutputMode
+    closing: str
+    early: EarlyPolicy
+    joins: JoinPolicy
+    stores: dict[str, Store]
+
+    def input(self, node: Node) -> Operator: ...
+
+    def whole_from(self, node: Node) -> int | None: ...
+
+    def arranged(
+        self, node: Node, time: str, lateness: Lateness | None, retention: Retention
+    ) -> Arranged: ...
+
+    def register(self, store: Store) -> None: ...

@@ -1,0 +1,224 @@
+"""Aggregates over joins as operators over aggregation sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from headrace.compiler.context import Compilation
+from headrace.compiler.physical_plan import distinct_stores
+from headrace.definitions.definition import column
+from headrace.definitions.lateness import Lateness
+from headrace.definitions.partials import decompose_all
+from headrace.errors import QueryError
+from headrace.operators.base import Operator
+from headrace.operators.panes.pane_aggregate import PaneAggregate
+from headrace.operators.panes.pane_store import Closing, Panes, PaneStore
+from headrace.operators.rows.row_store import Retention
+from headrace.operators.sets.aggregation_set import AggregationSet
+from headrace.operators.sets.definition import SetColumns, SetJoin, set_columns
+from headrace.operators.sets.early_choice import EarlyChoice
+from headrace.operators.sets.landmark import TIME, OneWaySetJoins
+from headrace.operators.sets.per_input_windows import InputWindowsJoin
+from headrace.operators.sets.table_set import TableSet
+from headrace.operators.sets.trailing_set import TrailingSet, WindowRows
+from headrace.operators.sets.windowed import AggregationSetJoin
+from headrace.optimizer.early.sets import early_sets, owner_of
+from headrace.optimizer.early.shape import (
+    AggregationJoin,
+    Declined,
+    aggregation_join,
+    forced_inputs,
+)
+from headrace.plan.expressions import Column, Expr
+from headrace.plan.nodes import Aggregate
+from headrace.plan.times import graph_lag
+from headrace.plan.types import TIMESTAMP
+from headrace.plan.windows import Hopping, Landmark, Trailing
+from headrace.state import store_names
+
+AnySet = AggregationSet | TrailingSet | TableSet
+
+
+def compile_sets(
+    compilation: Compilation, node: Aggregate, streams: frozenset[str], lag: int
+) -> Operator:
+    """An aggregate over joins, from sets that are aggregated before the join."""
+    shape = aggregation_join(node)
+    if isinstance(shape, Declined):
+        raise QueryError(
+            f"windows of each input of a join cannot be computed here: {shape.reason}",
+            hint="use count, sum, avg, min and max, or one window of all",
+        )
+    # A query whose inputs have windows of their own is computed so even where nothing is
+    # aggregated early.
+    forced = forced_inputs(shape) if node.early not in ("", "late") else frozenset[int]()
+    return _SetCompiler(compilation, shape, streams, lag, forced).operator()
+
+
+class _SetCompiler:
+    def __init__(
+        self,
+        compilation: Compilation,
+        shape: AggregationJoin,
+        streams: frozenset[str],
+        lag: int,
+        forced: frozenset[int] | None,
+    ) -> None:
+        self._all = compilation
+        self._shape = shape
+        self._node = shape.node
+        self._streams = streams
+        self._lag = lag
+        self._forced = forced
+
+    def operator(self) -> Operator:
+        join, stores = self._join()
+        leaves = self._shape.graph.leaves
+        sources = tuple(self._all.input(leaves[index].node) for index in self._shape.streams)
+        choice = EarlyChoice(self._shape, join.inputs, self._all.early, self._forced)
+        for index, store in enumerate(stores):
+            store.wishes.append(partial(choice.wants, index))
+        operator: Operator
+        if self._shape.input_windows is not None:
+            moving = tuple(s for s in stores if not isinstance(s, AggregationSet))
+            operator = InputWindowsJoin(
+                join, moving, sources, self._streams, self._all.visible_from, choice
+            )
+            rows = (s.rows.store for s in stores if isinstance(s, TrailingSet))
+            operator.stores = distinct_stores([*rows, *stores])
+            return operator
+        sets = tuple(s for s in stores if not isinstance(s, TrailingSet))
+        if self._shape.landmark:
+            joins = OneWaySetJoins(join, sets, sources, choice)
+            joins.stores = distinct_stores(sets)
+            return self._landmark(join, joins)
+        operator = AggregationSetJoin(
+            join,
+            sets,
+            sources,
+            self._streams,
+            self._lag,
+            self._all.mode,
+            self._all.whole_from(self._node.input),
+            self._all.closing,
+            choice,
+        )
+        operator.stores = distinct_stores(sets)
+        return operator
+
+    def _landmark(self, join: SetJoin, joins: OneWaySetJoins) -> Operator:
+        """The groups so far, to which each epoch adds what its new joined rows amount to."""
+        name = store_names.late_groups_of(self._node, self._all.visible_from)
+        store = self._all.stores.get(name)
+        if not isinstance(store, PaneStore):
+            store = PaneStore(name, joins, joins.keys, Column(TIME, TIMESTAMP), Panes())
+            self._all.register(store)
+        partials = (p for parts in join.aggregates.values() for p in parts.partials)
+        store.partials |= {p.name: replace(p, update=p.merge(column(p.name))) for p in partials}
+        store.retentions.append(Retention(self._streams, None))
+        operator = PaneAggregate(
+            self._node, store, dict(join.aggregates), self._streams, 0, self._all.mode, None
+        )
+        operator.stores = (store,)
+        return operator
+
+    def _join(self) -> tuple[SetJoin, tuple[AnySet, ...]]:
+        """The join of the aggregate's sets, and their stores."""
+        shape = self._shape
+        sets = early_sets(shape)
+        parts = decompose_all(shape.aggregates)
+        assert parts is not None
+        stores: list[AnySet] = []
+        inputs: list[SetColumns] = []
+        for index, early in enumerate(sets.inputs):
+            store = self._store(index, tuple(group.expr for group in early.groups))
+            columns = set_columns(shape, sets, index, parts, store.name)
+            store.partials |= {p.name: p for p in columns.measures.values()}
+            if isinstance(store, AggregationSet):
+                store.joined_by |= {name for _, name in columns.joined_by}
+            stores.append(store)
+            inputs.append(columns)
+        owners = {
+            partial.name: owner_of(shape, named.expr)
+            for named in shape.aggregates
+            for partial in parts[named.name].partials
+        }
+        return SetJoin(shape, sets, tuple(inputs), parts, owners), tuple(stores)
+
+    # Stores
+
+    def _store(self, index: int, groups: tuple[Expr, ...]) -> AnySet:
+        if self._shape.is_table(index):
+            return self._table_set(index, groups)
+        if self._shape.input_windows is not None:
+            return self._trailing_set(index, groups)
+        return self._stream_set(index, groups)
+
+    def _stream_set(self, index: int, groups: tuple[Expr, ...]) -> AggregationSet:
+        shape = self._shape
+        leaf, pane = shape.graph.leaves[index], shape.panes[index] or Hopping(1, 1)
+        time = self._time(index)
+        # A row that is late for the join is in none of its sets; a join with tables alone has no
+        # state, and its rows are welcome as long as a window is open.
+        late = Lateness(self._streams, graph_lag(shape.graph)) if shape.graph.timed else None
+        since = self._all.visible_from
+        name = store_names.set_of(leaf.node, groups, time, pane, late, since)
+        store = self._all.stores.get(name)
+        if not isinstance(store, AggregationSet):
+            panes, source = Panes(pane.length, pane.offset), self._all.input(leaf.node)
+            store = AggregationSet(name, source, groups, time, panes, family=name, lateness=late)
+            self._all.register(store)
+        store.retentions.append(Retention(self._streams, self._kept(index)))
+        if not shape.graph.timed and shape.windows:
+            store.closings.add(Closing(shape.windows, self._streams, self._lag))
+        return store
+
+    def _kept(self, index: int) -> int | None:
+        """How far below the watermark a set is needed: until the last window closes that a row of
+        it may have a part in; None is for ever."""
+        shape = self._shape
+        if shape.landmark:
+            others = [reach.after for reach in shape.graph.reaches[index].values()]
+            known = [after for after in others if after is not None]
+            if not shape.graph.timed or len(known) < len(others):
+                return None
+            return graph_lag(shape.graph) + max(0, *known) + len(shape.graph.leaves)
+        lengths = [window.length for window in shape.windows]
+        longest = max([*lengths, *([shape.trailing.length] if shape.trailing else [])])
+        if shape.per_window is not None or index == shape.anchor:
+            return self._lag + longest
+        after = shape.graph.reaches[index][shape.anchor].after
+        return None if after is None else self._lag + longest + max(after, 0) + len(shape.names)
+
+    def _trailing_set(self, index: int, groups: tuple[Expr, ...]) -> TrailingSet:
+        shape = self._shape
+        leaf, windows = shape.graph.leaves[index], shape.input_windows
+        window = None if windows is None else windows[index]
+        assert isinstance(window, Trailing | Landmark)
+        time = self._time(index)
+        # A landmark's rows are in its set for good; without a set they are needed themselves.
+        kept = window.length if isinstance(window, Trailing) else None
+        rows = self._all.arranged(leaf.node, time.name, None, Retention(self._streams, kept))
+        name = store_names.trailing_set_of(
+            leaf.node, groups, time, window, self._streams, self._all.visible_from
+        )
+        store = self._all.stores.get(name)
+        if not isinstance(store, TrailingSet):
+            reader = WindowRows(leaf.node, rows)
+            store = TrailingSet(name, reader, rows, groups, window, self._streams)
+            self._all.register(store)
+        return store
+
+    def _table_set(self, index: int, groups: tuple[Expr, ...]) -> TableSet:
+        node = self._shape.graph.leaves[index].node
+        name = store_names.table_set_of(node, groups)
+        store = self._all.stores.get(name)
+        if not isinstance(store, TableSet):
+            store = TableSet(name, node, groups)
+            self._all.register(store)
+        return store
+
+    def _time(self, index: int) -> Column:
+        leaf = self._shape.graph.leaves[index]
+        return Column(leaf.own_name(self._shape.times[index]), TIMESTAMP)

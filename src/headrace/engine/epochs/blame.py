@@ -1,0 +1,86 @@
+"""Whose fault it is that a part of an epoch fails: a stream's, the state's, the disk's, a query's.
+
+A query fails only by what it computes. So before one is blamed, everything around it is tried by
+itself: whether the checkpoint can be written, whether the rows of its streams can be read, whether
+its state can. This costs a pass over them, and nothing where all goes well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.definitions.definition import keep, select
+from headrace.engine.epochs.running_epoch import RunningEpoch
+from headrace.engine.execution.spark_errors import one_line
+from headrace.errors import CheckpointError, HeadraceError, QueryError, SinkError, StreamError
+from headrace.operators.base import Store
+from headrace.state.arrangement import StateFile
+
+
+class QueriesFailed(Exception):
+    """Some queries cannot take part in this epoch."""
+
+    def __init__(self, errors: dict[str, HeadraceError]) -> None:
+        super().__init__(", ".join(errors))
+        self.errors = errors
+
+
+class StreamsBroken(Exception):
+    """The new rows of some streams cannot be read."""
+
+    def __init__(self, errors: dict[str, HeadraceError]) -> None:
+        super().__init__(", ".join(errors))
+        self.errors = errors
+
+
+def check_streams(epoch: RunningEpoch, streams: Iterable[str]) -> None:
+    """Raise if the new rows of some of these streams cannot be read."""
+    errors: dict[str, HeadraceError] = {}
+    for stream in sorted(set(streams) & epoch.batches.keys()):
+        source = epoch.batches[stream].source
+        rows = select(epoch.inputs.bind_batch(epoch.batches[stream]), keep(source.schema.names))
+        try:
+            epoch.executor.read_through(rows)
+        except Exception as error:
+            errors[stream] = StreamError(
+                f"stream {source.shown!r} failed: {one_line(error)}",
+                hint="mend the source and start again; it resumes where it was",
+                condition="STREAM_FAILED",
+            )
+    if errors:
+        raise StreamsBroken(errors)
+
+
+def check_state(epoch: RunningEpoch, stores: Iterable[Store]) -> None:
+    """Raise if a file of earlier epochs that one of these stores holds cannot be read."""
+    for store in stores:
+        arrangement = epoch.state.arrangements.get(store.name)
+        files = [] if arrangement is None else arrangement.before(epoch.number)
+        if files and _unreadable(epoch, store, files) is None:
+            continue
+        for file in files:
+            error = _unreadable(epoch, store, [file])
+            if error is not None:
+                raise CheckpointError(
+                    f"{file.path} is damaged or gone: {one_line(error)}",
+                    hint="restore the checkpoint as a whole from a copy, or start with a new one",
+                ) from error
+
+
+def query_failed(name: str, error: Exception) -> HeadraceError:
+    """What it is called that a query cannot compute its rows."""
+    if isinstance(error, SinkError | QueryError):
+        return error
+    return QueryError(
+        f"query {name!r} failed: {one_line(error)}",
+        hint="mend the cause and start it again; the other queries go on, and its rows are kept",
+        condition="QUERY_FAILED",
+    )
+
+
+def _unreadable(epoch: RunningEpoch, store: Store, files: list[StateFile]) -> Exception | None:
+    try:
+        epoch.executor.read_through(epoch.inputs.bind_files(files, store.schema))
+    except Exception as error:
+        return error
+    return None

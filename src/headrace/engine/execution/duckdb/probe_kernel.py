@@ -1,0 +1,412 @@
+"""The multi-way join inside a task: new rows of each input, probed through the others one by one.
+
+Algorithms 1 and 2 of the paper on run-time optimized multi-way joins, at the grain of a
+micro-batch: instead of one tuple, all new rows of an input look their keys up in the next input's
+index, those that found nothing are out, and the others go on with what they found. Rows are carried
+as positions, and only results are put together; no intermediate result is kept.
+
+Each result comes out once: new rows of input i meet all rows of the inputs after it, but only rows
+of earlier epochs of those before it.
+
+This module goes to the executors by value and needs nothing there but DuckDB, pyarrow and numpy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.execution.duckdb.local_index import (
+    DIES,
+    KEY,
+    Array,
+    Fixed,
+    Path,
+    Segment,
+    Shelf,
+    make_segment,
+    one_chunk,
+    path_hashes,
+)
+
+Spec = dict[str, Any]
+
+#: How many new rows are probed together, and how many rows they may become before they are cut.
+SLICE = 1 << 16
+MOST_ROWS = 1 << 19
+#: New rows of an input whose matches with each other input are counted, and the share of a large
+#: number of them.
+SAMPLED, SAMPLED_SHARE = 256, 0.01
+#: Keys of a segment that are looked for in the larger ones, to count keys that both have once.
+SAMPLED_KEYS = 256
+
+
+class Rows:
+    """Combinations of rows: a position in each input so far, and the values of their keys."""
+
+    def __init__(self, positions: dict[int, Array], values: dict[int, Array]) -> None:
+        self.positions = positions
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(next(iter(self.positions.values())))
+
+    def taken(self, chosen: Any) -> Rows:
+        """Some of them: by a slice, by positions or by a mask."""
+        return Rows(
+            {index: of[chosen] for index, of in self.positions.items()},
+            {key: of[chosen] for key, of in self.values.items()},
+        )
+
+
+class Input:
+    """One input in a task: segments of earlier epochs, and perhaps one of new rows."""
+
+    def __init__(self, old: list[Segment], new: Segment | None) -> None:
+        self.segments = old + ([new] if new is not None else [])
+        self.new = new
+        self.old_count = len(old)
+        counts = [0, *(segment.count for segment in self.segments)]
+        self.starts: Array = np.cumsum(np.array(counts))
+
+    @property
+    def held(self) -> int:
+        return sum(segment.count for segment in self.segments)
+
+    def numbers(self, name: str, positions: Array) -> Array:
+        """A column of numbers at some positions."""
+        arrays = [segment.array(name) for segment in self.segments]
+        return _gathered(arrays, self._apart(positions), len(positions))
+
+    def columns(self, names: Sequence[str], positions: Array) -> list[Any]:
+        """Columns of any type at some positions."""
+        apart = self._apart(positions)
+        found = []
+        for name in names:
+            columns = [segment.fixed(name) for segment in self.segments]
+            known = [column for column in columns if column is not None]
+            if len(known) == len(columns):
+                found.append(self._fixed(name, known, apart, len(positions)))
+            else:
+                found.append(self._any_type(name, apart))
+        return found
+
+    def _apart(self, positions: Array) -> list[tuple[int, Any, Array]]:
+        """By segment: which of the positions lie in it, and where."""
+        if len(self.segments) == 1:
+            return [(0, slice(None), positions)]
+        # There are few segments: comparing with each beats a search.
+        which = np.zeros(len(positions), np.int8)
+        for start in self.starts[1:-1]:
+            which += positions >= start
+        found = []
+        for index in range(len(self.segments)):
+            here = np.flatnonzero(which == index)
+            if len(here):
+                found.append((index, here, positions[here] - self.starts[index]))
+        return found
+
+    def _fixed(
+        self, name: str, columns: list[Fixed], apart: list[tuple[int, Any, Array]], count: int
+    ) -> Any:
+        """A column whose values are all of one size, which numpy takes faster than Arrow."""
+        values = _gathered([column.values for column in columns], apart, count)
+        valid = None
+        if any(column.valid is not None for column in columns):
+            masks = [
+                c.valid if c.valid is not None else np.ones(len(c.values), bool) for c in columns
+            ]
+            bits = np.packbits(_gathered(masks, apart, count), bitorder="little")
+            valid = pa.py_buffer(bits)
+        kind = self.segments[0].rows.schema.field(name).type
+        return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(values)])
+
+    def _any_type(self, name: str, apart: list[tuple[int, Any, Array]]) -> Any:
+        parts = [
+            one_chunk(self.segments[index].rows.column(name)).take(pa.array(local))
+            for index, _, local in apart
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        order = np.concatenate([here for _, here, _ in apart])
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays(parts).take(pa.array(back))
+
+
+def _gathered(arrays: list[Array], apart: list[tuple[int, Any, Array]], count: int) -> Array:
+    if len(apart) == 1:
+        index, _, local = apart[0]
+        return arrays[index][local]
+    found = np.empty(count, arrays[0].dtype)
+    for index, here, local in apart:
+        found[here] = arrays[index][local]
+    return found
+
+
+class ProbeJoin:
+    """A part of a join in one epoch."""
+
+    def __init__(self, spec: Spec, read: Callable[[Spec, Sequence[str]], Any], check: Any) -> None:
+        """``read`` gives rows of files; ``check`` runs conditions that DuckDB decides."""
+        self._spec = spec
+        self._check = check
+        began = self._began = time.perf_counter()
+        self._inputs = [_open(spec, one, read) for one in spec["inputs"]]
+        self._classes: list[list[int]] = [one["classes"] for one in spec["inputs"]]
+        self._watermarks: list[int | None] = [one["watermark"] for one in spec["inputs"]]
+        self.seconds = {"index": time.perf_counter() - began}
+        self.results = 0
+        #: Rows that were looked up, and rows that were found, in all probes.
+        self.looked_up = self.found = 0
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """These columns of the results, a batch at a time."""
+        by_input = [
+            [name for name in one["columns"] if name in columns] for one in self._spec["inputs"]
+        ]
+        for driver, order in self._spec["orders"].items():
+            for rows in self._driven(int(driver), [tuple(pair) for pair in order]):
+                found: dict[str, Any] = {}
+                for index, names in enumerate(by_input):
+                    if names:
+                        values = self._inputs[index].columns(names, rows.positions[index])
+                        found |= dict(zip(names, values, strict=True))
+                self.results += len(rows)
+                yield pa.record_batch([found[name] for name in columns], names=list(columns))
+
+    def _driven(self, driver: int, order: list[tuple[int, int]]) -> Iterator[Rows]:
+        """All results whose new row of the driver came last, or with rows of later inputs."""
+        new = self._inputs[driver].new
+        if new is None or not all(self._reachable(driver, other) for _, other in order):
+            return
+        begin = int(self._inputs[driver].starts[self._inputs[driver].old_count])
+        positions = np.arange(begin, begin + new.count)
+        values = {key: new.array(f"{KEY}{key}") for key in self._classes[driver]}
+        rows = self._alive(Rows({driver: positions}, values), driver)
+        for start in range(0, len(rows), SLICE):
+            part = rows.taken(slice(start, start + SLICE))
+            yield from self._probed(self._met(part, frozenset((driver,)), driver), order, driver)
+
+    def _reachable(self, driver: int, other: int) -> bool:
+        return bool(self._segments(driver, other))
+
+    def _segments(self, driver: int, other: int) -> list[tuple[int, Segment]]:
+        """What rows of the driver may meet of another input, with the position of its first row."""
+        source = self._inputs[other]
+        last = len(source.segments) if other > driver else source.old_count
+        return [
+            (int(source.starts[i]), segment)
+            for i, segment in enumerate(source.segments[:last])
+            if segment.count
+        ]
+
+    def _probed(self, rows: Rows, order: list[tuple[int, int]], driver: int) -> Iterator[Rows]:
+        """Algorithm 2: probe the next input, and go on with what matched."""
+        if not len(rows):
+            return
+        if not order:
+            yield rows
+            return
+        (prober, probed), *rest = order
+        for part in self._matches(rows, prober, probed, driver):
+            yield from self._probed(part, rest, driver)
+
+    def _matches(self, rows: Rows, prober: int, probed: int, driver: int) -> Iterator[Rows]:
+        path = self._path(prober, probed)
+        hashes = path_hashes(rows.values.__getitem__, path)
+        self.looked_up += len(hashes)
+        found = [
+            (start, segment, *segment.indexes[path].look_up(hashes))
+            for start, segment in self._segments(driver, probed)
+        ]
+        candidates = sum(counts.astype(np.int64) for *_, counts in found)
+        for part in _parts(candidates):
+            pairs = [
+                _expanded(hashes[part], segment.indexes[path], begins[part], counts[part], start)
+                for start, segment, begins, counts in found
+            ]
+            sources = np.concatenate([source for source, _ in pairs])
+            positions = np.concatenate([position for _, position in pairs])
+            self.found += len(sources)
+            if len(sources):
+                yield self._joined(rows.taken(part), sources, positions, probed, path)
+
+    def _path(self, prober: int, probed: int) -> Path:
+        return tuple(key for key in self._classes[probed] if key in self._classes[prober])
+
+    def _joined(
+        self, rows: Rows, sources: Array, positions: Array, probed: int, path: Path
+    ) -> Rows:
+        """Rows with what they found, if all their keys are equal and all conditions hold."""
+        before = frozenset(rows.positions)
+        matched = rows.taken(sources)
+        values = dict(matched.values)
+        source = self._inputs[probed]
+        wrong: Array | None = None
+        for key in self._classes[probed]:
+            if key not in values:
+                values[key] = source.numbers(f"{KEY}{key}", positions)
+            elif path != (key,):
+                # No two values of one key share a hash, but those of several together may.
+                unequal = source.numbers(f"{KEY}{key}", positions) != values[key]
+                wrong = unequal if wrong is None else wrong | unequal
+        found = Rows({**matched.positions, probed: positions}, values)
+        if wrong is not None and wrong.any():
+            found = found.taken(~wrong)
+        return self._met(self._alive(found, probed), before | {probed}, probed)
+
+    def _alive(self, rows: Rows, index: int) -> Rows:
+        watermark = self._watermarks[index]
+        if watermark is None or not len(rows):
+            return rows
+        alive = self._inputs[index].numbers(DIES, rows.positions[index]) >= watermark
+        return rows if alive.all() else rows.taken(alive)
+
+    def _met(self, rows: Rows, present: frozenset[int], added: int) -> Rows:
+        """Those that meet the conditions that can be decided since an input was added."""
+        for condition in self._spec["conditions"]:
+            owners = frozenset(condition["inputs"])
+            if added not in owners or not owners <= present or not len(rows):
+                continue
+            columns: dict[str, Any] = {}
+            for index, names in condition["columns"].items():
+                found = self._inputs[int(index)].columns(names, rows.positions[int(index)])
+                columns |= dict(zip(names, found, strict=True))
+            rows = rows.taken(self._check(columns, condition["sql"]))
+        return rows
+
+    # Statistics
+
+    def statistics(self) -> Spec:
+        """Section 4.3: for each pair how many were looked up, how many matched and with how many
+        rows; how many keys each index has. From a sample, so that pairs that no order probes at
+        present are known too."""
+        began = time.perf_counter()
+        counts: list[tuple[int, int, int, int, int]] = []
+        keys: list[tuple[int, int, float]] = []
+        for driver, source in enumerate(self._inputs):
+            values = self._sampled(driver)
+            for other in range(len(self._inputs)):
+                path = self._path(driver, other) if other != driver else ()
+                if not path:
+                    continue
+                keys.append((driver, other, _distinct(self._inputs[other], path)))
+                if source.new is not None:
+                    counts.append((driver, other, *self._counted(values, other, path)))
+        now = time.perf_counter()
+        self.seconds |= {"statistics": now - began, "all": now - self._began}
+        return {
+            "counts": counts,
+            "keys": keys,
+            "rows": [source.held for source in self._inputs],
+            "arrivals": [0 if s.new is None else s.new.count for s in self._inputs],
+            "results": self.results,
+            "looked_up": self.looked_up,
+            "found": self.found,
+            "seconds": self.seconds,
+        }
+
+    def _sampled(self, driver: int) -> Mapping[int, Array]:
+        new = self._inputs[driver].new
+        if new is None:
+            return {}
+        size = max(SAMPLED, int(new.count * SAMPLED_SHARE))
+        # Rows lie in the order of hashes, so every n-th of them is a fair sample of keys.
+        step = max(1, new.count // size)
+        return {key: new.array(f"{KEY}{key}")[::step] for key in self._classes[driver]}
+
+    def _counted(self, values: Mapping[int, Array], other: int, path: Path) -> tuple[int, int, int]:
+        hashes = path_hashes(values.__getitem__, path)
+        rows = np.zeros(len(hashes), np.int64)
+        source = self._inputs[other]
+        for segment in source.segments[: source.old_count]:
+            if segment.count:
+                rows += _found(segment, path, hashes)
+        return len(hashes), int(np.count_nonzero(rows)), int(rows.sum())
+
+
+def _open(spec: Spec, one: Spec, read: Callable[[Spec, Sequence[str]], Any]) -> Input:
+    """Bring an input's segments up to date, and index its new rows."""
+    paths = [tuple(path) for path in one["paths"]]
+
+    shelf = Shelf(spec["run"], one["shelf"])
+    old = shelf.catch_up(
+        one["old"], one["spans"], lambda files: read(one, files), paths, one["watermark"]
+    )
+    if not one["new"]:
+        return Input(old, None)
+    new = make_segment(read(one, one["new"]), paths, spec["epoch"], spec["epoch"])
+    shelf.make_ready(one["new"], new)
+    return Input(old, new if new.count else None)
+
+
+def _parts(candidates: Array) -> Iterator[slice]:
+    """Cut rows so that each part has few candidates; a row with very many is a part by itself."""
+    if int(candidates.sum()) <= MOST_ROWS:
+        yield slice(0, len(candidates))
+        return
+    totals = np.cumsum(candidates)
+    begin, done = 0, 0
+    while begin < len(candidates):
+        end = max(begin + 1, int(np.searchsorted(totals, done + MOST_ROWS, "right")))
+        yield slice(begin, end)
+        begin, done = end, int(totals[end - 1])
+
+
+def _expanded(
+    hashes: Array, slots: Any, begins: Array, counts: Array, start: int
+) -> tuple[Array, Array]:
+    """Which row met which: each row with each candidate of its slot that has its hash."""
+    hits = np.flatnonzero(counts)
+    counts = counts[hits].astype(np.int64)
+    ends = np.cumsum(counts)
+    sources = np.repeat(hits, counts)
+    found = np.arange(int(ends[-1]) if len(ends) else 0)
+    found += np.repeat(begins[hits] - (ends - counts), counts)
+    equal = slots.hashes[found] == hashes[sources]
+    if not equal.all():
+        sources, found = sources[equal], found[equal]
+    rows = found if slots.rows is None else slots.rows[found].astype(np.int64)
+    return sources, rows + start
+
+
+def look_up_all(segment: Segment, path: Path, values: Array) -> tuple[Array, Array]:
+    """Look values of a single key up: which of them met which row."""
+    return _look_up(segment, path, path_hashes(lambda _: values, path))
+
+
+def _look_up(segment: Segment, path: Path, hashes: Array) -> tuple[Array, Array]:
+    slots = segment.indexes[path]
+    return _expanded(hashes, slots, *slots.look_up(hashes), 0)
+
+
+def _found(segment: Segment, path: Path, hashes: Array) -> Array:
+    """How many rows of a segment have each hash."""
+    sources, _ = _look_up(segment, path, hashes)
+    return np.bincount(sources, minlength=len(hashes))
+
+
+def _distinct(source: Input, path: Path) -> float:
+    """How many keys an input has: those of its largest segment, and of each smaller one the share
+    that the larger ones do not have, judged by a sample (equation 11)."""
+    ordered = sorted(source.segments, key=lambda segment: -segment.count)
+    total = 0.0
+    for position, segment in enumerate(ordered):
+        slots = segment.indexes[path]
+        if not segment.count:
+            continue
+        if position == 0:
+            total += slots.keys
+            continue
+        sample = slots.hashes[:: max(1, segment.count // SAMPLED_KEYS)]
+        fresh = np.ones(len(sample), bool)
+        for larger in ordered[:position]:
+            if larger.count:
+                fresh &= _found(larger, path, sample) == 0
+        total += slots.keys * float(fresh.mean())
+    return total

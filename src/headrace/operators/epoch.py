@@ -1,0 +1,168 @@
+"""One epoch: what operators may ask for while a set of micro-batches is processed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from headrace.definitions.definition import Relation, Sql
+from headrace.failpoints import reach
+from headrace.operators.inputs import Inputs, NewRows, ProbedInput
+from headrace.operators.write import Inner, Kept, Steps, Write
+from headrace.plan.types import Schema
+from headrace.planner.early_aggregation import EarlyMemory
+from headrace.planner.join_order import JoinMemory
+from headrace.planner.probe_order import ProbeMemory
+from headrace.state.arrangement import StateFile
+from headrace.state.clocks import Clocks
+from headrace.state.committed import Committed
+from headrace.stats.load import Load
+
+
+class EpochServices(Protocol):
+    """What operators ask of whoever runs the epoch."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """The named inputs of the epoch's definitions."""
+
+    def parts_of_indexes(self, rows: int, /) -> int:
+        """Into how many parts indexes of so many rows are cut."""
+
+
+class StateFolder(Protocol):
+    """Where the files of the state go."""
+
+    def new_path(self, area: str, folder: str, name: str, /) -> str: ...
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A multi-way join of this epoch: its results by name, and where what it learns belongs."""
+
+    name: exp.Select
+    join: ProbedInput
+    memory: ProbeMemory
+
+
+@dataclass
+class Epoch:
+    """The inputs, clocks and state of one epoch.
+
+    ``clocks_before`` are those at its start; ``clocks_after`` are known once every admitted batch
+    was read.
+    """
+
+    number: int
+    executor: EpochServices
+    checkpoint: StateFolder
+    state: Committed
+    batches: Mapping[str, NewRows]
+    clocks_before: Clocks
+    clocks_after: Clocks = field(default_factory=Clocks)
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Which store counts the rows of a stream while it appends them.
+    counted_by: dict[str, str] = field(default_factory=dict)
+    #: Late rows, by store and by rule: queries that share a store may judge rows differently.
+    late: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: What this epoch brought to each grouping that has panes.
+    loads: dict[str, Load] = field(default_factory=dict)
+    #: What is known of joins, which an epoch adds to, and whether it counts their keys.
+    joins: JoinMemory = field(default_factory=JoinMemory)
+    counts_keys: bool = False
+    #: Multi-way joins that were asked for, by operator.
+    probed: dict[int, Probed] = field(default_factory=dict)
+    #: What is known of aggregation sets.
+    early: EarlyMemory = field(default_factory=EarlyMemory)
+    #: New rows that were computed once for several readers, by operator; None is no rows.
+    held: dict[int, Relation | None] = field(default_factory=dict)
+    #: Operators that were to be held, whether that went well or not.
+    tried: set[int] = field(default_factory=set)
+    #: Definitions over others; those are held, so that none is mistaken for another.
+    _derived: dict[tuple[str, int], tuple[exp.Query, exp.Query]] = field(default_factory=dict)
+
+    def derived(self, what: str, rows: exp.Query, made: Callable[[], exp.Query]) -> exp.Query:
+        """A definition over another one: the same for all who ask, so that it is run once."""
+        known = self._derived.get((what, id(rows)))
+        if known is None:
+            known = self._derived[what, id(rows)] = (rows, made())
+        return known[1]
+
+    @property
+    def inputs(self) -> Inputs:
+        """The named inputs of definitions."""
+        return self.executor.inputs
+
+    def before(self, streams: Iterable[str]) -> int | None:
+        """The operator's watermark at the start of the epoch; None while it has none."""
+        return self.clocks_before.at(streams)
+
+    def after(self, streams: Iterable[str]) -> int | None:
+        return self.clocks_after.at(streams)
+
+    def old(
+        self, name: str, schema: Schema, first: int | None = None, last: int | None = None
+    ) -> Relation | None:
+        """Rows of an arrangement from earlier epochs, at least those of this span of time."""
+        return self._read(self.state.arrangement(name).before(self.number), schema, first, last)
+
+    def new(self, name: str, schema: Schema) -> Relation | None:
+        """Rows that this epoch appended."""
+        return self._read(self.new_files(name), schema, None, None)
+
+    def rows(self, name: str, first: int | None, last: int | None) -> int:
+        """How many rows of an arrangement there are to read for a span of time, at most."""
+        files = self.state.arrangement(name).files
+        return sum(file.rows for file in files if file.overlaps(first, last))
+
+    def new_files(self, name: str) -> list[StateFile]:
+        return self.state.arrangement(name).of(self.number)
+
+    def append(
+        self,
+        name: str,
+        rows: Relation,
+        first: Sql,
+        last: Sql,
+        watch: Mapping[str, Sql] | None = None,
+        keep: Kept | None = None,
+        inner: Inner | None = None,
+        partial: bool = False,
+        split_by: tuple[str, ...] = (),
+        again: str = "",
+    ) -> Steps[dict[str, Any]]:
+        """Append rows to an arrangement; ``first`` and ``last`` aggregate the time they span.
+
+        What ``partial`` and ``split_by`` mean is said at ``Write``. Who appends twice in an epoch
+        gives the second time a name: files of one name would be one file.
+        """
+        arrangement = self.state.arrangement(name)
+        written = yield Write(
+            name,
+            rows.query,
+            rows.schema,
+            path=self.checkpoint.new_path("state", name, f"{self.number:010d}{again}"),
+            watch={"first": first, "last": last, **(watch or {})},
+            expected_rows=arrangement.recent_rows,
+            keep=keep,
+            inner=inner,
+            partial=partial,
+            split_by=split_by,
+        )
+        reach("state.after")
+        arrangement.append(
+            StateFile(f.path, self.number, f.rows, f.size, f.first, f.last, split=f.split)
+            for f in written.files
+        )
+        return {k: value for k, value in written.seen.items() if k not in ("first", "last")}
+
+    def _read(
+        self, files: list[StateFile], schema: Schema, first: int | None, last: int | None
+    ) -> Relation | None:
+        wanted = [file for file in files if file.rows and file.overlaps(first, last)]
+        if not wanted:
+            return None
+        return Relation(self.executor.inputs.bind_files(wanted, schema), schema)

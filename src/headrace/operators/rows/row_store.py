@@ -1,0 +1,333 @@
+"""Arrangements of rows: what joins, holistic aggregates and trailing windows remember.
+
+One store per stream serves every query: it holds the union of the columns they need, and the rows
+that any of them wants. A row carries a flag per *lateness rule*: whether it was on time for the
+operators that share a watermark, since a row may be late for one query and welcome to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headrace.definitions.definition import (
+    Relation,
+    Sql,
+    any_of,
+    call,
+    column,
+    keep,
+    millis,
+    number,
+    select,
+    sql_of,
+)
+from headrace.definitions.lateness import Lateness
+from headrace.operators.base import Operator, Step, Store
+from headrace.operators.counting import (
+    counted_stream,
+    note_counts,
+    rows_to_count,
+    watch_counts,
+)
+from headrace.operators.epoch import Epoch
+from headrace.operators.inputs import FilesInput
+from headrace.operators.stateless import RowByRow, apply
+from headrace.operators.write import Kept, Steps
+from headrace.plan.expressions import Column, Expr
+from headrace.plan.nodes import Filter, Join, Project
+from headrace.plan.types import BOOLEAN, WINDOW, Field, Schema
+from headrace.state.arrangement import span
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How far below the watermark of these streams rows are needed; None is for ever.
+
+    Rows of sessions are needed for as long as the session is open, however long it gets:
+    ``sessions`` names the arrangement that knows the first instant of each.
+    """
+
+    streams: frozenset[str]
+    keep: int | None
+    sessions: str | None = None
+
+    def covers(self, other: Retention) -> bool:
+        """Whether everything that the other asks for is kept for this one's sake."""
+        longer = self.keep is None or (other.keep is not None and self.keep >= other.keep)
+        sessions = other.sessions is None or self.sessions == other.sessions
+        # The watermark of more streams may be ahead of that of fewer, where one of them is idle.
+        return longer and sessions and self.streams == other.streams
+
+    def horizon(self, epoch: Epoch) -> int | None:
+        watermark = epoch.after(self.streams)
+        if watermark is None or self.keep is None:
+            return None
+        horizon = watermark - self.keep
+        if self.sessions is not None:
+            open_span = span(epoch.state.arrangement(self.sessions).files)
+            if open_span is not None:
+                horizon = min(horizon, open_span[0])
+        return horizon
+
+
+def least_horizon(retentions: list[Retention], epoch: Epoch) -> int | None:
+    """The horizon that satisfies everybody; None keeps everything."""
+    horizons = [retention.horizon(epoch) for retention in retentions]
+    known = [horizon for horizon in horizons if horizon is not None]
+    return min(known) if known and len(known) == len(horizons) else None
+
+
+def all_covered(needed: list[Retention], kept: list[Retention]) -> bool:
+    return all(any(one.covers(other) for one in kept) for other in needed)
+
+
+def releasing(retentions: list[Retention]) -> frozenset[frozenset[str]]:
+    """The sets of clocks by whose watermarks somebody lets rows go."""
+    return frozenset(retention.streams for retention in retentions if retention.keep is not None)
+
+
+@dataclass
+class RowStore(Store):
+    """The rows of one operator (mostly a source), kept for as long as somebody needs them."""
+
+    name: str
+    source: Operator
+    time: str
+    columns: set[str] = field(default_factory=set)
+    wanted: list[Expr | None] = field(default_factory=list)
+    lateness: set[Lateness] = field(default_factory=set)
+    retentions: list[Retention] = field(default_factory=list)
+    #: Columns whose different values are counted now and then, for the sake of join orders.
+    counted: set[str] = field(default_factory=set)
+    #: Columns by which operators would have the rows told apart, the first wish first.
+    split_wishes: list[str] = field(default_factory=list)
+
+    @property
+    def immediate(self) -> bool:
+        return self.source.immediate
+
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.source,)
+
+    @property
+    def schema(self) -> Schema:
+        fields = [f for f in self.source.node.schema if f.name in self.columns]
+        flags = [Field(rule.flag, BOOLEAN) for rule in self._rules()]
+        return Schema((*fields, *flags))
+
+    def moments(self) -> tuple[Sql, Sql]:
+        """The instants between which a row counts: its time, or the window that it carries."""
+        time = column(self.time)
+        if self.source.node.schema[self.time].type != WINDOW:
+            return time, time.copy()
+        start, end = (
+            exp.Dot(this=column(self.time), expression=exp.to_identifier(part))
+            for part in ("start", "end")
+        )
+        return start, end
+
+    def _rules(self) -> list[Lateness]:
+        return sorted(self.lateness, key=lambda rule: rule.flag)
+
+    def counts(self) -> str | None:
+        return counted_stream(self.source) if self._predicate() is None else None
+
+    def _predicate(self) -> Sql | None:
+        """What somebody wants of the rows; None where somebody wants them all."""
+        wanted = [predicate for predicate in self.wanted if predicate is not None]
+        if not wanted or len(wanted) < len(self.wanted):
+            return None
+        return any_of(sql_of(predicate) for predicate in dict.fromkeys(wanted))
+
+    def advance(self, epoch: Epoch) -> Steps[None]:
+        stream = self.counts()
+        counting = stream is not None and epoch.counted_by.get(stream) == self.name
+        rows = rows_to_count(self.source, epoch) if counting else self.source.new_rows(epoch)
+        if rows is None:
+            return
+        begin, end = self.moments()
+        flags = {
+            rule.flag: rule.condition(begin, epoch.before(rule.streams)) for rule in self._rules()
+        }
+        names = [f.name for f in rows.schema if f.name in self.columns]
+        predicate = self._predicate()
+        flagged = select(
+            rows.query, {**keep(names), **flags}, [] if predicate is None else [predicate]
+        )
+        watch: dict[str, Sql] = {
+            rule.flag: call("count_if", exp.Not(this=column(rule.flag))) for rule in self._rules()
+        }
+        counted = sorted(self.counted) if epoch.counts_keys else []
+        watch |= {f"keys {name}": call("approx_count_distinct", column(name)) for name in counted}
+        last = call("max", millis(end))
+        kept = None
+        if counting:
+            missing = exp.Is(this=column(self.time), expression=exp.Null())
+            watch |= watch_counts(
+                exp.Count(this=exp.Star()), call("count_if", missing), last.copy()
+            )
+            kept = Kept(exp.Not(this=missing.copy()), self.schema.names)
+        seen = yield from epoch.append(
+            self.name,
+            Relation(flagged, self.schema),
+            first=call("min", millis(begin)),
+            last=last,
+            watch=watch,
+            keep=kept,
+            split_by=self.split_by,
+        )
+        for name in counted:
+            epoch.joins.counted(self.name, name, float(seen[f"keys {name}"] or 0))
+        if counting and stream is not None:
+            note_counts(epoch, stream, seen)
+        for rule in self._rules():
+            epoch.late[self.name, rule.flag] = int(seen[rule.flag] or 0)
+
+    @property
+    def split_by(self) -> tuple[str, ...]:
+        return tuple(name for name in self.split_wishes if name in self.columns)
+
+    def wish_split(self, names: Iterable[str]) -> None:
+        """Note by which columns an operator would have the rows told apart."""
+        self.split_wishes += [name for name in names if name not in self.split_wishes]
+
+    def late_counters(self) -> list[str]:
+        return [rule.flag for rule in self._rules()]
+
+    def horizon(self, epoch: Epoch) -> int | None:
+        return least_horizon(self.retentions, epoch)
+
+    def serves(self, needed: Store) -> bool:
+        assert isinstance(needed, RowStore)
+        return super().serves(needed) and all_covered(needed.retentions, self.retentions)
+
+    def released_by(self) -> frozenset[frozenset[str]]:
+        return releasing(self.retentions)
+
+    @property
+    def endless(self) -> bool:
+        return any(retention.keep is None for retention in self.retentions)
+
+    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+        horizon = self.horizon(epoch)
+        if horizon is None:
+            return rows
+        fresh = millis(self.moments()[1]) >= number(horizon)
+        return Relation(select(rows.query, None, [fresh]), rows.schema)
+
+    def step(self) -> Step:
+        kept = "for ever"
+        if self.retentions and all(r.keep is not None for r in self.retentions):
+            longest = max(r.keep for r in self.retentions if r.keep is not None)
+            kept = f"until {longest} ms below the watermark"
+        return Step(
+            f"append rows to {self.name}",
+            (f"columns: {', '.join(sorted(self.columns))}", f"kept {kept}"),
+        )
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """How one operator reads a row store: its own columns, filters and lateness over shared rows.
+
+    ``chain`` are the row-by-row nodes between the stored rows and what the operator reads, lowest
+    first, and ``time`` is the store's time column as the operator sees it. ``visible_from`` hides
+    rows of a time before the operator's query joined.
+    """
+
+    store: RowStore
+    base: Schema
+    chain: tuple[Filter | Project | Join, ...]
+    time: str
+    lateness: Lateness | None
+    visible_from: int | None
+
+    @property
+    def schema(self) -> Schema:
+        return self.chain[-1].schema if self.chain else self.base
+
+    def stored_name(self, name: str) -> str | None:
+        """The store's column that the operator sees under a name, if it is one unchanged."""
+        for node in reversed(self.chain):
+            if isinstance(node, Project):
+                expr = next(c.expr for c in node.columns if c.name == name)
+                if not isinstance(expr, Column):
+                    return None
+                name = expr.name
+            elif isinstance(node, Join):
+                left = bool(node.left.streams())
+                alias = node.left_alias if left else node.right_alias
+                name = name.removeprefix(f"{alias}.") if alias else name
+                if name not in (node.left if left else node.right).schema:
+                    return None
+        return name
+
+    def files(self, epoch: Epoch) -> tuple[FilesInput, FilesInput]:
+        """The stored rows of earlier epochs and of this one, as they are."""
+        stored = epoch.state.arrangement(self.store.name)
+        schema = self._stored_schema()
+        old, new = (
+            FilesInput([file for file in files if file.rows], schema)
+            for files in (stored.before(epoch.number), stored.of(epoch.number))
+        )
+        return old, new
+
+    def reading(self, stored: exp.Query) -> Relation:
+        """What the operator makes of stored rows."""
+        rows = self._finish(Relation(stored, self._stored_schema()), None, None)
+        assert rows is not None
+        return rows
+
+    def new(self, epoch: Epoch) -> Relation | None:
+        return self._finish(epoch.new(self.store.name, self._stored_schema()), None, None)
+
+    def old(
+        self, epoch: Epoch, first: int | None = None, last: int | None = None
+    ) -> Relation | None:
+        rows = epoch.old(self.store.name, self._stored_schema(), first, last)
+        return self._finish(rows, first, last)
+
+    def new_span(self, epoch: Epoch) -> tuple[int, int] | None:
+        return span(epoch.new_files(self.store.name))
+
+    def _stored_schema(self) -> Schema:
+        flags = (Field(self.lateness.flag, BOOLEAN),) if self.lateness else ()
+        time = (
+            ()
+            if self.store.time in self.base
+            else (self.store.source.node.schema[self.store.time],)
+        )
+        return Schema((*self.base.fields, *time, *flags))
+
+    def _finish(
+        self, rows: Relation | None, first: int | None, last: int | None
+    ) -> Relation | None:
+        if rows is None:
+            return None
+        time = self.store.moments()[0]
+        where: list[Sql] = []
+        # Compared as timestamps, so that Parquet can skip what lies outside.
+        if first is not None:
+            where.append(time >= call("timestamp_millis", number(first)))
+        if last is not None:
+            where.append(time < call("timestamp_millis", number(last + 1)))
+        if self.visible_from is not None:
+            where.append(time >= call("timestamp_millis", number(self.visible_from)))
+        if self.lateness is not None:
+            where.append(column(self.lateness.flag))
+        result = Relation(select(rows.query, keep(self.base.names), where), self.base)
+        for node in self.chain:
+            result = apply(node, result)
+        return result
+
+
+def unchained(operator: Operator) -> tuple[Operator, tuple[Filter | Project | Join, ...]]:
+    """Peel the row-by-row operators off, down to what has to be stored."""
+    chain: list[Filter | Project | Join] = []
+    while isinstance(operator, RowByRow):
+        chain.append(operator.node)
+        operator = operator.inputs[0]
+    return operator, tuple(reversed(chain))

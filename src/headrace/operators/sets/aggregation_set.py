@@ -1,0 +1,114 @@
+"""Aggregation sets: inputs of a join that are aggregated before it, as arrangements.
+
+A set holds, per group of its input and pane of time, how many rows there are and their partial
+aggregates (Definition 3 of the paper on aggregation join queries). It is updated incrementally: an
+epoch appends the partials of its own rows, the window increment, and files whose panes have left
+every window are dropped, the decrement of Definition 4 for windows that are made of panes.
+
+A row is a group of one. So an input that is *not* aggregated early is the same arrangement with a
+row for each row, and which of the two an epoch appends makes no difference to who reads them. The
+choice may change between any two epochs, and nothing has to be migrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headrace.definitions.definition import (
+    Relation,
+    Sql,
+    call,
+    column,
+    millis,
+    number,
+    select,
+)
+from headrace.definitions.lateness import Lateness
+from headrace.definitions.partials import state_of_row
+from headrace.operators.base import Step
+from headrace.operators.counting import GREATEST
+from headrace.operators.epoch import Epoch
+from headrace.operators.panes.pane_store import ROWS, PaneStore
+from headrace.operators.write import Kept
+
+LATE = "__late"
+
+
+@dataclass
+class AggregationSet(PaneStore):
+    """The set of a stream. Its rows are aggregated in an epoch where one of its users wants it."""
+
+    lateness: Lateness | None = None
+    wishes: list[Callable[[Epoch], bool]] = field(default_factory=list)
+    #: Key columns by which it is joined; their values are counted now and then.
+    joined_by: set[str] = field(default_factory=set)
+
+    @property
+    def identity(self) -> str:
+        return self.name
+
+    def _aggregated(
+        self, epoch: Epoch, rows: Relation, groups: dict[str, Sql], counting: bool
+    ) -> tuple[exp.Select, dict[str, Sql]]:
+        late = self._late(epoch)
+        if self._early(epoch):
+            query, watched = super()._aggregated(epoch, rows, groups | late, counting)
+            return query, watched | late
+        counted: dict[str, Sql] = {ROWS: number(1)}
+        if counting:
+            counted[GREATEST] = millis(column(self.time.name))
+        states = {p.name: state_of_row(p) for p in self.ordered()}
+        return select(rows.query, {**groups, **late, **counted, **states}), counted | late
+
+    def _early(self, epoch: Epoch) -> bool:
+        return any(wish(epoch) for wish in self.wishes)
+
+    def _late(self, epoch: Epoch) -> dict[str, Sql]:
+        """Whether a row comes too late for the join, where there is a watermark to tell."""
+        rule = self.lateness
+        watermark = None if rule is None else epoch.before(rule.streams)
+        if rule is None or watermark is None:
+            return {}
+        on_time = rule.condition(column(self.time.name), watermark)
+        return {LATE: exp.Not(this=exp.paren(on_time))}
+
+    def _kept(self, epoch: Epoch, kept: Kept | None) -> Kept | None:
+        if not self._late(epoch):
+            return kept
+        on_time = exp.Not(this=column(LATE))
+        condition = on_time if kept is None else exp.and_(kept.condition, on_time, copy=False)
+        return Kept(condition, self.schema.names)
+
+    def _watched(self, epoch: Epoch) -> dict[str, Sql]:
+        watched: dict[str, Sql] = {}
+        if self.lateness is not None and self._late(epoch):
+            late = exp.Case(ifs=[exp.If(this=column(LATE), true=column(ROWS))])
+            watched[self.lateness.flag] = call("sum", late)
+        if epoch.counts_keys:
+            for name in sorted(self.joined_by):
+                watched[f"keys {name}"] = call("approx_count_distinct", column(name))
+        return watched
+
+    def _note(self, epoch: Epoch, seen: dict[str, object]) -> None:
+        for name in sorted(self.joined_by):
+            keys = seen.pop(f"keys {name}", None)
+            if keys is not None:
+                epoch.joins.counted(self.name, name, float(str(keys)))
+
+    def _note_load(self, epoch: Epoch, rows: int) -> None:
+        # Rows that were not grouped do not tell how many groups they would have made.
+        if self._early(epoch):
+            super()._note_load(epoch, rows)
+
+    def late_counters(self) -> list[str]:
+        return [*super().late_counters(), *([self.lateness.flag] if self.lateness else [])]
+
+    def step(self) -> Step:
+        keys = ", ".join(map(str, self.keys)) or "(all rows)"
+        return Step(
+            f"update aggregation set {self.name}",
+            (f"group by {keys}, {self.panes.text}", f"partials: {len(self.partials)}"),
+        )

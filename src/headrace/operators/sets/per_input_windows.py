@@ -1,0 +1,75 @@
+"""Aggregates over a join whose inputs each have a window of their own, up to the watermark.
+
+At each watermark t the rows of an input's window, the last hour of it or all of it, are joined
+with those of the others. The set of each window is updated as it moves; the sets are joined anew,
+since they are small, and what was aggregated is not looked at again.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from headrace.definitions.definition import Relation, Sql, number, window_struct
+from headrace.operators.base import Operator, Step
+from headrace.operators.epoch import Epoch
+from headrace.operators.panes.partial_rows import finished
+from headrace.operators.sets.definition import SetJoin
+from headrace.operators.sets.early_choice import EarlyChoice
+from headrace.operators.sets.table_set import TableSet
+from headrace.operators.sets.trailing_set import TrailingSet
+from headrace.plan.nodes import WINDOW_COLUMN, Aggregate
+from headrace.plan.windows import Trailing
+
+
+class InputWindowsJoin(Operator):
+    """Emits all groups whenever the watermark has moved."""
+
+    def __init__(
+        self,
+        join: SetJoin,
+        sets: tuple[TrailingSet | TableSet, ...],
+        sources: tuple[Operator, ...],
+        streams: frozenset[str],
+        visible_from: int | None,
+        choice: EarlyChoice,
+    ) -> None:
+        self.node: Aggregate = join.shape.node
+        self._join = join
+        self._sets = sets
+        self._sources = sources
+        self._streams = streams
+        self._visible_from = visible_from
+        self.choice = choice
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return self._sources
+
+    def delta(self, epoch: Epoch) -> Relation | None:
+        before, after = epoch.before(self._streams), epoch.after(self._streams)
+        window = self.node.windows[0]
+        assert isinstance(window, Trailing)
+        if after is None or before == after:
+            return None
+        begin = after - window.length
+        if self._visible_from is not None and begin < self._visible_from:
+            return None
+        early = self.choice.inputs(epoch)
+        inputs: dict[int, exp.Select] = {}
+        for index, store in enumerate(self._sets):
+            if isinstance(store, TableSet):
+                rows = store.rows(epoch)
+            else:
+                rows = store.current(epoch) if index in early else store.row_by_row(epoch)
+            if rows is None:
+                return None
+            inputs[index] = self._join.named(index, rows, None, None)
+        counts = [float(epoch.state.arrangement(store.name).rows) for store in self._sets]
+        joined = self._join.join(epoch, inputs, counts, float(window.length))
+        late = self._join.late(joined, {}, marked=False)
+        span: dict[str, Sql] = {WINDOW_COLUMN: window_struct(number(begin), number(after))}
+        return finished(self.node, self._join.keys, self._join.aggregates, late, span, False)
+
+    def steps(self) -> tuple[Step, ...]:
+        names = ", ".join(self._join.shape.names)
+        return (Step(f"join aggregation sets of {names}", (self.choice.text,)),)

@@ -1,0 +1,365 @@
+"""Aggregation sets of trailing windows, updated with window increments and decrements.
+
+Definition 4 of the paper on aggregation join queries. When the watermark moves from t1 to t2, the
+window of an input moves from W(t1) to W(t2): rows enter it (those that the watermark passed, and
+late ones) and rows leave it. What enters is added to its groups. What leaves is taken off:
+
+- counts, and sums of whole numbers and decimals, are subtracted;
+- an extreme stays what it is unless the row that leaves is as extreme as it, and only then is the
+  group computed again from the rows that are left;
+- a sum of doubles is computed again when a row leaves its group: subtracting does not undo what
+  adding has rounded, and nothing brings a sum back from infinity.
+
+An epoch writes the groups that it *touched* anew, and of a group's entries the newest counts. An
+entry as old as the window is long has nothing left in it, so files leave as their time comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from headrace.definitions.definition import (
+    Relation,
+    Sql,
+    any_of,
+    call,
+    column,
+    keep,
+    named,
+    number,
+    select,
+    sql_of,
+    union_all,
+)
+from headrace.definitions.partials import Partial, state_of_row
+from headrace.operators.base import Operator, Step, Store
+from headrace.operators.epoch import Epoch
+from headrace.operators.old_and_new import old_and_new
+from headrace.operators.panes.pane_store import ROWS
+from headrace.operators.rows.row_store import Arranged
+from headrace.operators.sets.window_change import WindowChange
+from headrace.operators.write import Steps
+from headrace.plan.expressions import Expr
+from headrace.plan.nodes import Node
+from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, Field, Schema
+from headrace.plan.windows import Landmark, Trailing
+from headrace.sql.render import data_type
+
+#: An entry's number, the watermark it was written at, and whether its group is computed again.
+VERSION, AT, AGAIN = "__version", "__at", "__again"
+_KIND = "__kind"
+_OLD, _ENTERS, _LEAVES = 0, 1, 2
+
+
+@dataclass
+class TrailingSet(Store):
+    """The set of a stream's trailing window, or of all of it up to the watermark."""
+
+    name: str
+    reader: Operator
+    rows: Arranged
+    keys: tuple[Expr, ...]
+    window: Trailing | Landmark
+    streams: frozenset[str]
+    partials: dict[str, Partial] = field(default_factory=dict)
+    wishes: list[Callable[[Epoch], bool]] = field(default_factory=list)
+
+    @property
+    def immediate(self) -> bool:
+        return False
+
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.reader,)
+
+    @property
+    def key_names(self) -> list[str]:
+        return [f"__key{index}" for index in range(len(self.keys))]
+
+    @property
+    def schema(self) -> Schema:
+        fields = [Field(n, k.type) for n, k in zip(self.key_names, self.keys, strict=True)]
+        fields += [Field(VERSION, BIGINT), Field(AT, BIGINT), Field(AGAIN, BOOLEAN)]
+        fields.append(Field(ROWS, BIGINT))
+        fields += [p.field for p in self._ordered()]
+        return Schema((*fields, *(Field(_values(p), BIGINT) for p in self._sums())))
+
+    def _ordered(self) -> list[Partial]:
+        return [self.partials[name] for name in sorted(self.partials)]
+
+    def _sums(self) -> list[Partial]:
+        return [p for p in self._ordered() if _is_sum(p)]
+
+    # Reading
+
+    def change(self, epoch: Epoch) -> WindowChange | None:
+        after = epoch.after(self.streams)
+        if after is None:
+            return None
+        return WindowChange(self.window, epoch.before(self.streams), after)
+
+    def current(self, epoch: Epoch) -> exp.Query | None:
+        """The groups that have rows now."""
+        found = old_and_new(
+            epoch.old(self.name, self.schema), epoch.new(self.name, self.schema), mark=False
+        )
+        if found is None:
+            return None
+        return select(self._newest(found), None, [column(ROWS) > exp.Literal.number(0)])
+
+    def row_by_row(self, epoch: Epoch) -> exp.Query | None:
+        """The same of an input that is not aggregated: a group for each row."""
+        change = self.change(epoch)
+        rows = None if change is None else change.now.of(self.rows, epoch, old=True, new=True)
+        if rows is None:
+            return None
+        states = {ROWS: number(1), **{p.name: state_of_row(p) for p in self._ordered()}}
+        return select(rows, {**self._groups(), **states})
+
+    def _groups(self) -> dict[str, Sql]:
+        return {n: sql_of(k) for n, k in zip(self.key_names, self.keys, strict=True)}
+
+    def _newest(self, entries: exp.Query) -> exp.Query:
+        by = [column(name) for name in self.key_names]
+        newest = exp.Window(this=call("max", column(VERSION)), partition_by=by)
+        ranked = select(entries, None).select(named(newest, "__newest"), copy=False)
+        return select(ranked, keep(self.schema.names), [column(VERSION).eq(column("__newest"))])
+
+    # Updating
+
+    def advance(self, epoch: Epoch) -> Steps[None]:
+        arrangement = epoch.state.arrangement(self.name)
+        change = self.change(epoch)
+        if change is None:
+            return
+        wanted = any(wish(epoch) for wish in self.wishes)
+        written = max((f.last for f in arrangement.files if f.last is not None), default=None)
+        if not wanted or written != change.before:
+            # What it knew is not of the last watermark: it begins anew from the window's rows.
+            epoch.state.garbage += [(epoch.number, file.path) for file in arrangement.files]
+            arrangement.replace(list(arrangement.files), [])
+            change = WindowChange(self.window, None, change.after)
+        if not wanted:
+            return
+        anew = change.before is None
+        parts: list[exp.Query] = []
+        old = None if anew else epoch.old(self.name, self.schema)
+        if old is not None:
+            parts.append(self._entries(old.query))
+        enters = [change.now.of(self.rows, epoch, old=anew, new=True)]
+        if not anew:
+            enters.append(change.entered.of(self.rows, epoch, old=True, new=False))
+        parts += [self._states(rows, _ENTERS) for rows in enters if rows is not None]
+        left = None if change.left is None else change.left.of(self.rows, epoch, True, False)
+        if left is not None:
+            parts.append(self._states(left, _LEAVES))
+        if len(parts) == (old is not None):
+            return
+        seen = yield from self._append(epoch, self._updated(union_all(parts)), 0, change.after)
+        if seen[AGAIN]:
+            rows = change.now.of(self.rows, epoch, old=True, new=True)
+            if rows is not None:
+                yield from self._append(epoch, self._again(epoch, rows), 1, change.after)
+
+    def _append(
+        self, epoch: Epoch, groups: exp.Query, version: int, at: int
+    ) -> Steps[dict[str, object]]:
+        fixed: dict[str, Sql] = {VERSION: number(2 * epoch.number + version), AT: number(at)}
+        columns = {name: fixed.get(name, column(name)) for name in self.schema.names}
+        return (
+            yield from epoch.append(
+                self.name,
+                Relation(select(groups, columns), self.schema),
+                first=call("min", column(AT)),
+                last=call("max", column(AT)),
+                watch={AGAIN: call("count_if", column(AGAIN))},
+                split_by=tuple(self.key_names),
+                again="-again" if version else "",
+            )
+        )
+
+    def _entries(self, stored: exp.Query) -> exp.Query:
+        """The groups as they were, beside those that enter and leave."""
+        nothing = {_gone(p): _null(p) for p in self._extremes()}
+        kept = [*self.key_names, ROWS, *(p.name for p in self._ordered())]
+        kept += [_values(p) for p in self._sums()]
+        columns = {**keep(kept), **nothing, _KIND: number(_OLD)}
+        # A group that lost all of its rows lost its extremes with them, and begins anew.
+        some = [column(ROWS) > exp.Literal.number(0)]
+        return select(self._newest(stored), columns, some)
+
+    def _states(self, rows: exp.Query, kind: int) -> exp.Query:
+        """Groups of rows that enter or leave; those that leave with the opposite sign."""
+        groups = self._groups()
+        leaves = kind == _LEAVES
+
+        def signed(value: Sql) -> Sql:
+            return exp.Neg(this=exp.paren(value)) if leaves else value
+
+        columns: dict[str, Sql] = {ROWS: signed(exp.Count(this=exp.Star()))}
+        for partial in self._ordered():
+            if _is_additive(partial):
+                columns[partial.name] = _as(partial, signed(partial.update.copy()))
+            else:
+                columns[partial.name] = _null(partial) if leaves else partial.update.copy()
+        for partial in self._sums():
+            columns[_values(partial)] = signed(_count_values(partial))
+        for partial in self._extremes():
+            columns[_gone(partial)] = partial.update.copy() if leaves else _null(partial)
+        positions = [exp.Literal.number(i + 1) for i in range(len(groups))]
+        some = select(rows, {**groups, **columns}, group_by=positions)
+        return select(some, None).select(named(number(kind), _KIND), copy=False)
+
+    def _extremes(self) -> list[Partial]:
+        return [p for p in self._ordered() if not _is_additive(p) and not _is_sum(p)]
+
+    def _updated(self, together: exp.Query) -> exp.Query:
+        """The groups that were touched, with what entered added and what left taken off."""
+        counted: dict[str, Sql] = {ROWS: _total(column(ROWS))}
+        leaving = [_when(_LEAVES, number(1))]
+        again: list[Sql] = []
+        for partial in self._ordered():
+            merged = partial.merge(column(partial.name))
+            if _is_sum(partial):
+                values = _total(column(_values(partial)))
+                some = exp.If(this=values.copy() > exp.Literal.number(0), true=merged)
+                merged = exp.Case(ifs=[some])
+                counted[_values(partial)] = values
+                if not _is_additive(partial):
+                    again.append(call("count", leaving[0].copy()) > exp.Literal.number(0))
+            counted[partial.name] = merged
+        for partial in self._extremes():
+            was = call("max", _when(_OLD, column(partial.name)))
+            gone = partial.merge(column(_gone(partial)))
+            again.append(exp.EQ(this=was, expression=gone))
+        touched = call("count", _when(_OLD, number(1), other=True))
+        is_again = exp.paren(any_of(again)) if again else exp.false()
+        counted[AGAIN] = call("coalesce", is_again, exp.false())
+        counted["__touched"] = touched
+        columns = {**keep(self.key_names), **counted}
+        grouped = select(together, columns, (), [column(name) for name in self.key_names])
+        # A group that is empty now has nothing to be computed from.
+        left = exp.and_(column(AGAIN), column(ROWS) > exp.Literal.number(0), copy=False)
+        names = [n for n in self.schema.names if n not in (VERSION, AT, AGAIN)]
+        shown = {**keep(names), AGAIN: left}
+        return select(grouped, shown, [column("__touched") > exp.Literal.number(0)])
+
+    def _again(self, epoch: Epoch, rows: exp.Query) -> exp.Query:
+        """The groups whose extremes have left, from the rows of the window."""
+        flagged = epoch.new(self.name, self.schema)
+        assert flagged is not None
+        states: dict[str, Sql] = {ROWS: exp.Count(this=exp.Star())}
+        states |= {p.name: p.update.copy() for p in self._ordered()}
+        states |= {_values(p): _count_values(p) for p in self._sums()}
+        positions = [exp.Literal.number(i + 1) for i in range(len(self.keys))]
+        computed = select(rows, {**self._groups(), **states}, group_by=positions)
+        nothing: dict[str, Sql] = {ROWS: number(0)}
+        nothing |= {p.name: _null(p) for p in self._ordered()}
+        nothing |= {_values(p): number(0) for p in self._sums()}
+        asked = select(flagged.query, {**keep(self.key_names), **nothing}, [column(AGAIN)])
+        marked: list[exp.Query] = [
+            select(part, None).select(named(flag, AGAIN), copy=False)
+            for part, flag in ((computed, exp.false()), (asked, exp.true()))
+        ]
+        merged: dict[str, Sql] = {ROWS: _total(column(ROWS))}
+        merged |= {p.name: p.merge(column(p.name)) for p in self._ordered()}
+        merged |= {_values(p): _total(column(_values(p))) for p in self._sums()}
+        merged[AGAIN] = call("max", column(AGAIN))
+        by = [column(name) for name in self.key_names]
+        grouped = select(union_all(marked), {**keep(self.key_names), **merged}, (), by)
+        names = [n for n in self.schema.names if n not in (VERSION, AT, AGAIN)]
+        return select(grouped, {**keep(names), AGAIN: exp.false()}, [column(AGAIN)])
+
+    # Keeping
+
+    def horizon(self, epoch: Epoch) -> int | None:
+        after = epoch.after(self.streams)
+        if after is None or isinstance(self.window, Landmark):
+            return None
+        return after - self.window.length
+
+    def released_by(self) -> frozenset[frozenset[str]]:
+        return frozenset({self.streams})
+
+    @property
+    def endless(self) -> bool:
+        return isinstance(self.window, Landmark)
+
+    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+        horizon = self.horizon(epoch)
+        where = [] if horizon is None else [column(AT) >= number(horizon)]
+        return Relation(select(self._newest(rows.query), None, where), self.schema)
+
+    @property
+    def split_by(self) -> tuple[str, ...]:
+        return tuple(self.key_names)
+
+    def step(self) -> Step:
+        keys = ", ".join(map(str, self.keys)) or "(all rows)"
+        return Step(
+            f"update aggregation set {self.name}",
+            (f"group by {keys}, {self.window.name}", f"partials: {len(self.partials)}"),
+        )
+
+
+class WindowRows(Operator):
+    """The stored rows that a set's window is made of, for who asks what has to be stored first."""
+
+    def __init__(self, node: Node, rows: Arranged) -> None:
+        self.node = node
+        self.stores = (rows.store,)
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return self.stores[0].inputs()
+
+    def delta(self, epoch: Epoch) -> Relation | None:
+        raise AssertionError("rows of a window are read by its set")
+
+    def steps(self) -> tuple[Step, ...]:
+        return ()
+
+
+def _is_sum(partial: Partial) -> bool:
+    return partial.call is not None and partial.call.function == "sum"
+
+
+def _is_additive(partial: Partial) -> bool:
+    """Whether what leaves can be subtracted, exactly."""
+    counts = partial.call is not None and partial.call.function in ("count", "count_if")
+    return counts or (_is_sum(partial) and partial.type != DOUBLE)
+
+
+def _values(partial: Partial) -> str:
+    """The column that counts the values of a sum: a sum of none is NULL."""
+    return f"__values{partial.name}"
+
+
+def _gone(partial: Partial) -> str:
+    """The column of the extreme among the rows that leave."""
+    return f"__gone{partial.name}"
+
+
+def _null(partial: Partial) -> Sql:
+    return exp.Cast(this=exp.Null(), to=data_type(partial.type))
+
+
+def _as(partial: Partial, value: Sql) -> Sql:
+    return exp.Cast(this=value, to=data_type(partial.type))
+
+
+def _total(value: Sql) -> Sql:
+    return exp.Cast(this=call("sum", value), to=exp.DataType.build("bigint"))
+
+
+def _when(kind: int, value: Sql, other: bool = False) -> Sql:
+    """The value in entries of a kind, or of any other kind."""
+    is_kind: Sql = column(_KIND).eq(kind)
+    return exp.Case(ifs=[exp.If(this=exp.Not(this=is_kind) if other else is_kind, true=value)])
+
+
+def _count_values(partial: Partial) -> Sql:
+    """How many rows a sum has values of."""
+    return call("count", state_of_row(partial))

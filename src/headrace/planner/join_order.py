@@ -1,0 +1,240 @@
+"""In which order the joins of an epoch are computed, from the rows that are there.
+
+What is known of a join grows as it runs: how many rows of each input there are and over which time
+they spread is known of every epoch's files, and how many keys they have is counted in some epochs.
+No state depends on the order, so it may be another one in every epoch; it changes when that
+promises to save something.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.cost.window_joins import JoinLoad
+from headrace.optimizer.joins.search import (
+    JoinOrder,
+    as_written,
+    best_order,
+    best_without_statistics,
+    cost_of,
+    join_cost,
+    runs_as_written,
+)
+from headrace.optimizer.joins.steps import Refusal, steps_of
+from headrace.plan.join_graph import JoinGraph, inputs_of, left_deep, order_text
+from headrace.plan.nodes import Order
+from headrace.planner.probe_order import ProbeMemory, ProbePolicy
+
+#: Seconds for a join in a job of Spark, however few rows it has.
+JOIN = 0.04
+
+
+@dataclass(frozen=True)
+class JoinPolicy:
+    """What the user asks of join orders.
+
+    ``passes`` forces how the new results of an epoch are found: all inputs in one pass, or the new
+    rows of each input against the others. ``least_gain`` is the share of the cost that another
+    order must save.
+    """
+
+    disabled: frozenset[str] = frozenset()
+    passes: str = "auto"
+    reorder: bool = True
+    least_gain: float = 0.1
+    probing: ProbePolicy = field(default_factory=ProbePolicy)
+
+
+@dataclass
+class JoinMemory:
+    """What was learnt of joins while they ran."""
+
+    #: How many values a column of a store takes, in an epoch.
+    keys: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: By the hash of a join: the load that it had last, and the order that it ran in.
+    loads: dict[str, JoinLoad] = field(default_factory=dict)
+    orders: dict[str, Order] = field(default_factory=dict)
+    #: What was planned last, for all rows or for the new rows of an input, and for which load.
+    planned: dict[tuple[str, int | None, frozenset[str]], tuple[JoinLoad, JoinOrder]] = field(
+        default_factory=dict
+    )
+    #: By the hash of a multi-way join: what its probes found, and their orders.
+    probing: dict[str, ProbeMemory] = field(default_factory=dict)
+    #: Tells apart the lives of an engine, none of which knows what another left on executors.
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    #: Changes of order since they were last asked for.
+    changes: list[str] = field(default_factory=list)
+
+    def counted(self, store: str, column: str, keys: float) -> None:
+        known = self.keys.get((store, column))
+        # Numbers of keys do not add up over epochs: a high one is slowly forgotten.
+        self.keys[store, column] = keys if known is None else max(keys, (known + keys) / 2)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rows of a join's inputs in an epoch: new ones, and older ones that may meet them.
+
+    ``stretch`` is the milliseconds that they spread over.
+    """
+
+    new: tuple[int, ...]
+    old: tuple[int, ...]
+    keys: Mapping[tuple[int, int], float | None]
+    stretch: float
+
+    @property
+    def known(self) -> bool:
+        return all(count is not None for count in self.keys.values())
+
+    def load(self, driver: int | None = None) -> JoinLoad:
+        """Of one pass over all rows, or of the new rows of one input against the others."""
+        rows = []
+        for index, (new, old) in enumerate(zip(self.new, self.old, strict=True)):
+            if driver is None or index > driver:
+                rows.append(new + old)
+            else:
+                rows.append(new if index == driver else old)
+        keys = {end: count for end, count in self.keys.items() if count is not None}
+        return JoinLoad(tuple(n / self.stretch for n in rows), keys, self.stretch)
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How the new results of an epoch are found: the order of one pass over everything, or for
+    each input with new rows the order in which these meet the others."""
+
+    whole: JoinOrder | None
+    terms: Mapping[int, JoinOrder]
+
+
+def choose(
+    graph: JoinGraph,
+    identity: str,
+    forced: Order | None,
+    counted: Counted,
+    policy: JoinPolicy,
+    memory: JoinMemory,
+) -> Passes:
+    """The orders for an epoch."""
+    if forced is None and runs_as_written(graph):
+        return Passes(as_written(graph), {})
+    planner = _Planner(graph, identity, forced, counted, policy, memory)
+    if policy.passes == "whole":
+        return Passes(planner.whole(), {})
+    drivers = [index for index, new in enumerate(counted.new) if new]
+    terms = {driver: planner.term(driver) for driver in drivers}
+    if policy.passes == "auto":
+        whole = planner.whole()
+        if _one_pass_pays(graph, whole, terms, counted):
+            return Passes(whole, {})
+    return Passes(None, terms)
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """Plans one join of one epoch."""
+
+    graph: JoinGraph
+    identity: str
+    forced: Order | None
+    counted: Counted
+    policy: JoinPolicy
+    memory: JoinMemory
+
+    def whole(self) -> JoinOrder:
+        """The order of one pass over all rows."""
+        load = self.counted.load()
+        self.memory.loads[self.identity] = load
+        if self.forced is not None:
+            return self._as_asked(self.forced)
+        if not self.policy.reorder:
+            return as_written(self.graph)
+        before = self.memory.orders.get(self.identity)
+        chosen = self._stable(before, self._planned(None, load), load)
+        if before != chosen.order:
+            self._tell(before, chosen.order)
+            self.memory.orders[self.identity] = chosen.order
+        return chosen
+
+    def term(self, driver: int) -> JoinOrder:
+        """New rows of one input first, then along the order asked for, or the cheapest."""
+        if self.forced is None and self.policy.reorder and self.counted.known:
+            return self._planned(driver, self.counted.load(driver))
+        sequence = inputs_of(self.graph.written if self.forced is None else self.forced)
+        return self._as_asked(left_deep(_tied_sequence(self.graph, driver, sequence)))
+
+    def _as_asked(self, order: Order) -> JoinOrder:
+        steps = steps_of(self.graph, order)
+        return JoinOrder(order, () if isinstance(steps, Refusal) else steps, None)
+
+    def _planned(self, driver: int | None, load: JoinLoad) -> JoinOrder:
+        """The cheapest order; planned anew only when the load is not what it was."""
+        if not self.counted.known:
+            return best_without_statistics(self.graph, self.policy.disabled)
+        key = self.identity, driver, self.policy.disabled
+        known = self.memory.planned.get(key)
+        if known is None or not _alike(known[0], load):
+            known = load, best_order(self.graph, load, self.policy.disabled)
+            self.memory.planned[key] = known
+        return known[1]
+
+    def _stable(self, before: Order | None, planned: JoinOrder, load: JoinLoad) -> JoinOrder:
+        """The order as it was, unless the planned one promises enough."""
+        if before is None or before == planned.order or planned.cost is None:
+            return planned
+        steps = steps_of(self.graph, before, self.policy.disabled)
+        costs = join_cost(self.graph, load)
+        stay, change = cost_of(before, costs), cost_of(planned.order, costs)
+        if isinstance(steps, Refusal) or change <= stay * (1 - self.policy.least_gain):
+            return planned
+        return JoinOrder(before, steps, stay)
+
+    def _tell(self, before: Order | None, after: Order) -> None:
+        if before is None and after == self.graph.written:
+            return
+        names = self.graph.names
+        was = "as written" if before is None else order_text(before, names)
+        self.memory.changes.append(f"join order {order_text(after, names)} (was {was})")
+
+
+def _alike(one: JoinLoad, other: JoinLoad) -> bool:
+    """Whether two loads are near enough to have the same best order, for all practical purposes."""
+    pairs = [*zip(one.rates, other.rates, strict=True)]
+    pairs += [(count, other.keys.get(end, 0.0)) for end, count in one.keys.items()]
+    return all(a <= 1.25 * b and b <= 1.25 * a for a, b in pairs)
+
+
+def _tied_sequence(graph: JoinGraph, driver: int, sequence: tuple[int, ...]) -> list[int]:
+    """The driver, then the others as in the sequence, those first that have a condition with
+    what is there already."""
+    found = [driver]
+    rest = [index for index in sequence if index != driver]
+    while rest:
+        present = frozenset(found)
+        tied = [
+            index
+            for index in rest
+            if any(edge.joins(present, frozenset((index,))) for edge in graph.times)
+        ]
+        tied = tied or [i for i in rest if graph.shares_key(present, frozenset((i,)))]
+        index = (tied or rest)[0]
+        found.append(index)
+        rest.remove(index)
+    return found
+
+
+def _one_pass_pays(
+    graph: JoinGraph, whole: JoinOrder, terms: Mapping[int, JoinOrder], counted: Counted
+) -> bool:
+    """Whether joining everything and leaving out what is not new costs less than a term for each
+    input: it does unless older rows are many more than new ones."""
+    joins = len(graph.leaves) - 1
+
+    def seconds(order: Order, load: JoinLoad) -> float:
+        return JOIN * joins + cost_of(order, join_cost(graph, load)) * counted.stretch
+
+    apart = sum(seconds(order.order, counted.load(driver)) for driver, order in terms.items())
+    return seconds(whole.order, counted.load()) < apart

@@ -1,0 +1,305 @@
+"""How the panes of each grouping are laid out, and how that changes while queries run.
+
+All tumbling and hopping windows over one grouping, of whichever query, share one layout. A grouping
+by fewer keys takes the panes of one by more, its *host*, where there is one when it comes. A layout
+that changes begins a new *generation* of stores: each epoch's rows are in one generation only, and
+a window that was open reads them all. Nothing is migrated; a generation that no window needs any
+more expires with its panes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.cost.cost import Cost
+from headrace.cost.panes import PaneCost
+from headrace.definitions.partials import coverage_of, decompose_all
+from headrace.optimizer.windows.describe import DescribedWindows, described
+from headrace.optimizer.windows.layout import (
+    UNIT,
+    CostModel,
+    PaneLayout,
+    Sharing,
+    layout_cost,
+    layouts,
+)
+from headrace.plan.coverage import is_partitioned_by
+from headrace.plan.nodes import Aggregate, Node
+from headrace.plan.windows import Hopping
+from headrace.planner.filter_sharing import can_fold
+from headrace.planner.grouping import Grouping, aggregates_by_family, has_panes, windows_of
+from headrace.stats.figure import Exact, Figure
+from headrace.stats.load import Load
+
+#: A host whose panes hold more than this share of the rows is none: one more pass costs less.
+_MOST_GROUPS = 0.5
+#: Filters in one store: each has columns of its own, and files have a description of every column.
+_MOST_FILTERS = 100
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A layout and its number; the last of a grouping is the one that rows are stored by."""
+
+    number: int
+    layout: PaneLayout
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "stored": [[_triple(window), _triple(pane)] for window, pane in self.layout.stored],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Generation:
+        stored = {Hopping(*window): Hopping(*pane) for window, pane in value["stored"]}
+        return cls(value["number"], PaneLayout.of(stored))
+
+
+@dataclass(frozen=True)
+class PanePlan:
+    """The layouts of all groupings that have panes, and which of them have another's."""
+
+    generations: Mapping[str, tuple[Generation, ...]] = field(default_factory=dict)
+    hosts: Mapping[str, Grouping] = field(default_factory=dict)
+
+    def host(self, node: Aggregate) -> Grouping:
+        """The grouping whose panes an aggregate is computed from."""
+        own = Grouping.of(node)
+        return self.hosts.get(own.family, own)
+
+    def of(self, plan: Node) -> tuple[tuple[str, tuple[Generation, ...]], ...]:
+        """The layouts that a plan is computed from."""
+        families = [
+            self.host(node).family
+            for node in plan.walk()
+            if isinstance(node, Aggregate) and has_panes(node)
+        ]
+        return tuple((family, self.generations.get(family, ())) for family in families)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "generations": {
+                family: [generation.to_json() for generation in generations]
+                for family, generations in self.generations.items()
+            },
+            "hosts": {family: host.to_json() for family, host in self.hosts.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> PanePlan:
+        return cls(
+            {
+                family: tuple(Generation.from_json(body) for body in generations)
+                for family, generations in value["generations"].items()
+            },
+            {family: Grouping.from_json(host) for family, host in value["hosts"].items()},
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """A grouping whose layout was changed, for who watches."""
+
+    family: str
+    before: PaneLayout
+    after: PaneLayout
+    gain: float | None
+
+    @property
+    def text(self) -> str:
+        def panes(layout: PaneLayout) -> str:
+            return ", ".join(pane.name for pane in layout.panes)
+
+        why = "windows that need it" if self.gain is None else f"expected to save {self.gain:.0%}"
+        return f"{self.family}: panes of {panes(self.before)} -> {panes(self.after)} ({why})"
+
+
+@dataclass(frozen=True)
+class LayoutPolicy:
+    """How layouts are chosen: what may be shared, by which model, and when a change pays."""
+
+    sharing: Sharing = Sharing.FACTORS
+    model: CostModel = CostModel.ENGINE
+    #: The share of the cost that a new layout must save to be worth a change.
+    least_gain: float = 0.2
+    #: Whether aggregates that differ in their filters alone share one store.
+    folds: bool = True
+
+    def of(self, nodes: list[Aggregate]) -> Sharing:
+        """What a plan forces, or else the policy's own."""
+        return Sharing(nodes[0].sharing) if nodes[0].sharing else self.sharing
+
+
+def decide(
+    plans: Iterable[Node], current: PanePlan, loads: Mapping[str, Load], policy: LayoutPolicy
+) -> tuple[PanePlan, list[Change]]:
+    """A layout for every grouping: the one it has, unless another is needed or pays."""
+    by_family = aggregates_by_family(plans)
+    hosts = _hosts(by_family, current, loads, policy)
+    hosted: dict[str, list[Aggregate]] = {}
+    for family, nodes in by_family.items():
+        host = hosts.get(family)
+        hosted.setdefault(family if host is None else host.family, []).extend(nodes)
+    generations: dict[str, tuple[Generation, ...]] = {}
+    changes = []
+    for family, nodes in hosted.items():
+        windows, load = windows_of(nodes), loads.get(family)
+        best = layouts(windows, load, policy.of(nodes), policy.model)[0].layout
+        past = tuple(_restricted(g, windows) for g in current.generations.get(family, ()))
+        if not past:
+            generations[family] = (Generation(1, best),)
+            continue
+        kept = _kept(past[-1].layout, windows)
+        gain = None if kept is None else _gain(kept, best, load)
+        if kept is not None and (gain is None or gain < policy.least_gain):
+            # The same panes; windows that came or went change nothing in the stores.
+            generations[family] = (*past[:-1], Generation(past[-1].number, kept))
+        else:
+            generations[family] = (*past, Generation(past[-1].number + 1, best))
+            changes.append(Change(family, past[-1].layout, best, gain))
+    return PanePlan(generations, hosts), changes
+
+
+def _hosts(
+    by_family: Mapping[str, list[Aggregate]],
+    current: PanePlan,
+    loads: Mapping[str, Load],
+    policy: LayoutPolicy,
+) -> dict[str, Grouping]:
+    """Which groupings take the panes of another; decided once, when a grouping comes."""
+    found = {family: host for family, host in current.hosts.items() if family in by_family}
+    groupings = {family: Grouping.of(nodes[0]) for family, nodes in by_family.items()}
+    hosting = {host.family: host for host in found.values()}
+    folding = _folding(by_family, groupings, found) if policy.folds else {}
+    for family in sorted(groupings, key=lambda f: len(groupings[f].keys), reverse=True):
+        grouping = groupings[family]
+        if family in found:
+            continue
+        if family not in current.generations and policy.of(by_family[family]) is not Sharing.NONE:
+            finer = [h for h in hosting.values() if grouping.is_coarser_than(h)]
+            finer = [h for h in finer if _is_worth_hosting(h, current, loads)]
+            if finer:
+                found[family] = min(finer, key=lambda h: len(h.keys))
+                continue
+            host = folding.get(family)
+            if host is not None and _is_worth_hosting(host, current, loads):
+                found[family] = host
+                continue
+        hosting[family] = grouping
+    return found
+
+
+def _folding(
+    by_family: Mapping[str, list[Aggregate]],
+    groupings: Mapping[str, Grouping],
+    found: Mapping[str, Grouping],
+) -> dict[str, Grouping]:
+    """Groupings of filtered streams that can be folded, where there are several filters."""
+    sharing: dict[str, list[str]] = {}
+    for family, grouping in groupings.items():
+        base = grouping.unfiltered
+        if base is not None and can_fold(by_family[family]):
+            sharing.setdefault(base.family, []).append(family)
+    folding: dict[str, Grouping] = {}
+    for base_family, families in sharing.items():
+        others = base_family in groupings
+        if len(families) + others < 2:
+            continue
+        room = _MOST_FILTERS - sum(f in found for f in families)
+        for family in [f for f in families if f not in found][: max(room, 0)]:
+            base = groupings[family].unfiltered
+            assert base is not None
+            folding[family] = base
+    return folding
+
+
+def _is_worth_hosting(host: Grouping, current: PanePlan, loads: Mapping[str, Load]) -> bool:
+    load, generations = loads.get(host.family), current.generations.get(host.family)
+    if load is None or not generations:
+        return True
+    stored = sum(PaneCost(load).stored(pane) for pane in generations[-1].layout.panes)
+    return stored <= load.rows * _MOST_GROUPS
+
+
+def describe_windows(
+    plan: Node, panes: PanePlan, loads: Mapping[str, Load], policy: LayoutPolicy
+) -> list[DescribedWindows]:
+    """For each aggregate that is not stored as it is: how its windows are shared."""
+    found = []
+    for nodes in aggregates_by_family([plan]).values():
+        host = panes.host(nodes[0])
+        windows, load = windows_of(nodes), loads.get(host.family)
+        layout = _restricted(panes.generations[host.family][-1], windows).layout
+        if len(windows) == 1 and windows == set(layout.panes):
+            continue
+        keys = ", ".join(str(key.expr) for key in nodes[0].keys) or "all rows"
+        title = f"{keys} of {', '.join(sorted(nodes[0].streams()))}"
+        if set(host.keys) != {key.expr for key in nodes[0].keys}:
+            title += f", from panes by {', '.join(map(str, host.keys))}"
+        parts = [part for node in nodes for part in (decompose_all(node.aggregates) or {}).values()]
+        ranked = tuple(layouts(windows, load, policy.of(nodes), policy.model))
+        found.append(described(title, layout, coverage_of(parts), load, ranked))
+    return found
+
+
+@dataclass(frozen=True)
+class ForcedSharing:
+    """A plan whose windows share in one way only, and what an epoch then costs."""
+
+    sharing: Sharing
+    plan: Node
+    cost: Cost
+
+
+def forced_sharings(plan: Node, loads: Mapping[str, Load]) -> list[ForcedSharing]:
+    """The plan with each way to share windows that would store other panes than the others."""
+    found: dict[tuple[PaneLayout, ...], ForcedSharing] = {}
+    families = aggregates_by_family([plan])
+    for sharing in reversed(Sharing):
+        best = [
+            layouts(windows_of(nodes), loads.get(family), sharing)[0]
+            for family, nodes in families.items()
+        ]
+        cost: Figure = sum((entry.cost.figure for entry in best), Exact(0))
+        forced = plan.transform(lambda node, how=sharing: _forced(node, how))  # type: ignore[misc]
+        entry = ForcedSharing(sharing, forced, Cost(cost, UNIT))
+        found.setdefault(tuple(entry.layout for entry in best), entry)
+    return list(found.values()) if len(found) > 1 else []
+
+
+def _forced(node: Node, sharing: Sharing) -> Node:
+    if isinstance(node, Aggregate) and has_panes(node):
+        return replace(node, sharing=sharing.value)
+    return node
+
+
+def _restricted(generation: Generation, windows: frozenset[Hopping]) -> Generation:
+    """The generation without the windows that nobody asks for any more."""
+    stored = {w: pane for w, pane in generation.layout.stored if w in windows}
+    return Generation(generation.number, PaneLayout.of(stored))
+
+
+def _kept(layout: PaneLayout, windows: frozenset[Hopping]) -> PaneLayout | None:
+    """The same panes for these windows, if they will do for all of them."""
+    panes = {}
+    for window in windows:
+        fitting = [p for p in layout.panes if is_partitioned_by(window, p)]
+        pane = layout.pane_of.get(window) or max(fitting, key=lambda p: p.length, default=None)
+        if pane is None:
+            return None
+        panes[window] = pane
+    return PaneLayout.of(panes)
+
+
+def _gain(kept: PaneLayout, best: PaneLayout, load: Load | None) -> float | None:
+    before, after = layout_cost(kept, load).figure.number, layout_cost(best, load).figure.number
+    if before is None or after is None:
+        return None
+    return 1 - after / before
+
+
+def _triple(window: Hopping) -> list[int]:
+    return [window.length, window.slide, window.offset]

@@ -1,0 +1,165 @@
+"""What a commit holds: the whole durable state of a race after an epoch.
+
+In memory files are named in full; in the commit by their place in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.planner.pane_layout import PanePlan
+from headrace.state.arrangement import Arrangement
+from headrace.state.branches import Branch
+from headrace.state.clocks import Clocks
+from headrace.state.places import full, inside
+from headrace.state.publication import Publication
+from headrace.state.sealed import Damaged
+
+#: Of checkpoints and of every file in ``epochs/``. In format 1 commits had no checksum and named
+#: files in full.
+FORMAT = 2
+#: Folders of a checkpoint that hold files which commits name.
+AREAS = ("state", "results")
+
+
+@dataclass(frozen=True)
+class QueryRecord:
+    """What the checkpoint knows of a query: its meaning, and from when it may speak.
+
+    ``visible_from`` (ms) is the time from which the query sees every row; None is from the start.
+    ``stores`` are the arrangements it needs: a version that plans it otherwise cannot resume it.
+    ``joined_at`` (ms) is that time for one that joined late, also when it has caught up since.
+    """
+
+    plan: str
+    since_epoch: int
+    visible_from: int | None
+    stores: tuple[str, ...]
+    joined_at: int | None = None
+
+
+@dataclass
+class Committed:
+    """The whole durable state after an epoch; one per race, carried from epoch to epoch."""
+
+    epoch: int = 0
+    batches: dict[str, int] = field(default_factory=dict)
+    greatest: dict[str, int] = field(default_factory=dict)
+    clocks: Clocks = field(default_factory=Clocks)
+    plan_version: int = 0
+    panes: PanePlan = field(default_factory=PanePlan)
+    queries: dict[str, QueryRecord] = field(default_factory=dict)
+    arrangements: dict[str, Arrangement] = field(default_factory=dict)
+    #: The plans that queries run which were merged with others, by name, each plan once.
+    merged: dict[str, str] = field(default_factory=dict)
+    plans: dict[str, str] = field(default_factory=dict)
+    publications: list[Publication] = field(default_factory=list)
+    garbage: list[tuple[int, str]] = field(default_factory=list)
+    #: Queries that failed, and those that went on from there, by name.
+    branches: dict[str, Branch] = field(default_factory=dict)
+
+    def arrangement(self, name: str) -> Arrangement:
+        return self.arrangements.setdefault(name, Arrangement(name))
+
+    def files(self) -> Iterator[str]:
+        """The paths of the state's files."""
+        for arrangement in self.arrangements.values():
+            yield from (file.path for file in arrangement.files)
+        for branch in self.branches.values():
+            yield from branch.files()
+
+    def copied(self) -> Committed:
+        """A state of its own to change; what is never changed is shared."""
+        return replace(
+            self,
+            batches=dict(self.batches),
+            greatest=dict(self.greatest),
+            clocks=self.clocks.copied(),
+            queries=dict(self.queries),
+            arrangements={n: replace(a, files=list(a.files)) for n, a in self.arrangements.items()},
+            merged=dict(self.merged),
+            plans=dict(self.plans),
+            publications=list(self.publications),
+            garbage=list(self.garbage),
+            branches={name: branch.copied() for name, branch in self.branches.items()},
+        )
+
+    def to_json(self, root: str) -> dict[str, Any]:
+        arrangements = {name: a.to_json() for name, a in self.arrangements.items()}
+        for arrangement in arrangements.values():
+            for file in arrangement["files"]:
+                file["path"] = inside(root, file["path"])
+        return {
+            "epoch": self.epoch,
+            "batches": self.batches,
+            "greatest": self.greatest,
+            **self.clocks.to_json(),
+            "plan_version": self.plan_version,
+            "panes": self.panes.to_json(),
+            "queries": {name: vars(record) for name, record in self.queries.items()},
+            "arrangements": arrangements,
+            "merged": self.merged,
+            "plans": self.plans,
+            "publications": [p.to_json() for p in self.publications],
+            "garbage": [(epoch, inside(root, path)) for epoch, path in self.garbage],
+            "branches": {
+                name: branch.to_json(root, lambda path: inside(root, path))
+                for name, branch in self.branches.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any], root: str) -> Committed:
+        """The state that a commit of this format, or of an older one, holds."""
+        old = value["format"] == 1
+
+        def path_of(written: str) -> str:
+            if old and not written.startswith(f"{root}/"):
+                raise Damaged(f"it names {written}; in format 1 a checkpoint cannot be moved")
+            relative = inside(root, written) if old else written
+            if relative.split("/")[0] not in AREAS:
+                raise Damaged(f"{written} is no place for state")
+            return full(root, relative)
+
+        publication = Publication.from_format_1 if old else Publication.from_json
+        arrangements = {n: Arrangement.from_json(n, b) for n, b in value["arrangements"].items()}
+        for arrangement in arrangements.values():
+            arrangement.files = [replace(f, path=path_of(f.path)) for f in arrangement.files]
+        return cls(
+            epoch=value["epoch"],
+            batches=value["batches"],
+            greatest=value["greatest"],
+            clocks=Clocks.from_json(value),
+            plan_version=value["plan_version"],
+            panes=PanePlan.from_json(value["panes"]),
+            queries={
+                name: QueryRecord(**{**record, "stores": tuple(record["stores"])})
+                for name, record in value["queries"].items()
+            },
+            arrangements=arrangements,
+            merged=value.get("merged", {}),
+            plans=value.get("plans", {}),
+            publications=[publication(p) for p in value["publications"]],
+            garbage=[(epoch, path_of(path)) for epoch, path in value["garbage"]],
+            branches={
+                name: Branch.from_json(
+                    branch, lambda body: cls.from_json({"format": FORMAT, **body}, root), path_of
+                )
+                for name, branch in value.get("branches", {}).items()
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Intent:
+    """The batches of an epoch that was begun, and the streams that are idle in it.
+
+    That a stream is idle is found out by the clock on the wall; written down, it is a fact that a
+    repetition of the epoch finds again.
+    """
+
+    epoch: int
+    batches: dict[str, int]
+    idle: frozenset[str] = frozenset()
