@@ -76,7 +76,7 @@ def test_a_query_that_fails_fails_the_bench(spark: SparkSession, tmp_path: Path)
 
 
 def test_what_plain_spark_cannot_do_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    from headrace.bench.contestants import open_race
+    from headrace.bench.contestants import open_session
 
     (tmp_path / "events").mkdir()
     stream = FileStream("events", tmp_path / "events", EVENTS_SCHEMA)
@@ -84,7 +84,7 @@ def test_what_plain_spark_cannot_do_is_told(spark: SparkSession, tmp_path: Path)
         StandingQuery("can", "SELECT k FROM events"),
         StandingQuery("cannot", "SELECT k, COUNT(*) n FROM events GROUP BY k, trailing(ts, '1 s')"),
     ]
-    refused = refused_by_native(open_race(spark, [stream], None), queries)
+    refused = refused_by_native(open_session(spark, [stream], None), queries)
     assert list(refused) == ["cannot"]
     assert "Spark has no window" in refused["cannot"]
 

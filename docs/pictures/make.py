@@ -3,7 +3,6 @@
 import subprocess
 from pathlib import Path
 
-from headrace.planner.pane_layout import LayoutPolicy, PanePlan, decide, describe_windows
 from headrace.optimizer import optimize
 from headrace.pipeline import load_pipeline
 from headrace.plan.dot import plan_dot, plans_dot
@@ -11,6 +10,7 @@ from headrace.plan.durations import parse_duration
 from headrace.plan.nodes import Source, Table
 from headrace.plan.types import DataType, Schema
 from headrace.plan.window_graph import graph_cluster
+from headrace.planner.pane_layout import LayoutPolicy, PanePlan, describe_windows, plan_pane_layouts
 from headrace.sql import plan_query
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +37,7 @@ def windows_of_an_aggregate() -> str:
         " windows(window(ts, '20 minutes'), window(ts, '30 minutes'), window(ts, '40 minutes'))"
     )
     plan = optimize(plan_query(sql, {"readings": readings}).plan).plan
-    panes, _ = decide([plan], PanePlan(), {}, LayoutPolicy())
+    panes, _ = plan_pane_layouts([plan], PanePlan(), {}, LayoutPolicy())
     (windows,) = describe_windows(plan, panes, {}, LayoutPolicy())
     beside = graph_cluster(windows.graph, "g", windows.title, windows.costs)
     return plan_dot(plan, beside=beside)

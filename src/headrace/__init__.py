@@ -2,12 +2,12 @@
 
 from headrace import Headrace
 
-race = Headrace(spark, checkpoint="state/")
-race.stream("bids", bids, time="ts", delay="10 seconds")
-query = race.sql("SELECT auction, window, COUNT(*) AS n FROM bids "
+hr = Headrace(spark, checkpoint="state/")
+hr.stream("bids", bids, time="ts", delay="10 seconds")
+query = hr.sql("SELECT auction, window, COUNT(*) AS n FROM bids "
                  "GROUP BY auction, window(ts, '10 minutes')")
 query.writeStream.queryName("hot").format("parquet").option("path", "out/").start()
-race.start(availableNow=True)
+hr.start(availableNow=True)
 """
 
 from __future__ import annotations

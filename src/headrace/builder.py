@@ -121,7 +121,7 @@ class QueryBuilder:
                 "INVALID_BUILDER_CALL",
                 None,
                 what_it_is="this query belongs to no session",
-                advice="begin with race.read(name)",
+                advice="begin with hr.read(name)",
             )
         return self.context.make_query(plan)
 

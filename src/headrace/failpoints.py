@@ -16,7 +16,7 @@ VARIABLE = "HEADRACE_DIE_AT"
 _passed: Counter[str] = Counter()
 
 
-def reach(place: str) -> None:
+def failpoint(place: str) -> None:
     """Pass a place; the process dies here if the environment says so."""
     wanted = os.environ.get(VARIABLE)
     if wanted is None:

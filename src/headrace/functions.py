@@ -2,7 +2,7 @@
 
     from headrace.functions import col, count, window
 
-    race.read("bids").where(col("price") > 5).groupBy("auction", window("ts", "1 hour")).agg(
+    hr.read("bids").where(col("price") > 5).groupBy("auction", window("ts", "1 hour")).agg(
         count("*").alias("n")
     )
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from headrace.cost.early_aggregation import plan_name
 from headrace.cost.rows import flow_cost
-from headrace.engine.engine import Race
+from headrace.engine.engine import Engine
 from headrace.engine.introspection.progress import QueryState
 from headrace.errors import HeadraceError, QueryError
 from headrace.explain import Alternative, Explanation, explain
@@ -74,12 +74,12 @@ class Query:
 
     def __init__(
         self,
-        race: Race,
+        engine: Engine,
         statistics: Callable[[], Statistics],
         logical: Node,
         forced: Node | None = None,
     ) -> None:
-        self._race = race
+        self._engine = engine
         self._statistics = statistics
         self._forced = forced
         self.plan = logical
@@ -97,7 +97,7 @@ class Query:
         """The plan that runs, and which rules made it."""
         if self._forced is not None:
             return Optimized(self._forced, optimize(self._forced, frozenset(_all_rules())).trace)
-        return optimize(self.plan, self._race.settings.disabled_rules)
+        return optimize(self.plan, self._engine.settings.disabled_rules)
 
     def explain(self, extended: bool | str | None = None, mode: str | None = None) -> None:
         """Print the plan, as in PySpark. Modes: simple, extended, cost, json, dot."""
@@ -107,7 +107,7 @@ class Query:
         """What :meth:`explain` prints."""
         optimized = self.optimized
         sink = _as_sink(optimized.plan)
-        steps: list[Any] = self._race.explaining.steps(sink)
+        steps: list[Any] = self._engine.explaining.steps(sink)
         ranked = [entry.info for entry in self.alternatives()]
         described = Explanation(
             self.plan,
@@ -115,17 +115,17 @@ class Query:
             steps,
             ranked,
             self._statistics(),
-            self._race.explaining.windows(sink),
-            self._race.explaining.joins(optimized.plan),
-            self._race.explaining.early(sink),
-            self._race.explaining.executors(sink),
+            self._engine.explaining.windows(sink),
+            self._engine.explaining.joins(optimized.plan),
+            self._engine.explaining.early(sink),
+            self._engine.explaining.executors(sink),
         )
         return explain(described, mode)
 
     def alternatives(self) -> list[RankedPlan]:
         """The valid plans, cheapest first where costs are known, with the rule behind each."""
         optimized = self.optimized
-        disabled = self._race.settings.disabled_rules
+        disabled = self._engine.settings.disabled_rules
         found: dict[Node, RankedPlan] = {}
 
         def add(name: str, plan: Node, rule: str, reason: str) -> None:
@@ -142,7 +142,7 @@ class Query:
             plan = optimize(self.plan, disabled | {rule}).plan
             add(f"without {rule}", plan, rule, "this rule left out")
         add("as written", self.plan, "none", "no rule applied")
-        for forced in forced_sharings(full.plan, self._race.loads):
+        for forced in forced_sharings(full.plan, self._engine.loads):
             info = Alternative(
                 f"windows share: {forced.sharing.value}",
                 forced.cost,
@@ -151,7 +151,7 @@ class Query:
                 _SHARING_REASONS[forced.sharing],
             )
             found.setdefault(forced.plan, RankedPlan(info, forced.plan))
-        for joins in self._race.explaining.joins(full.plan):
+        for joins in self._engine.explaining.joins(full.plan):
             if isinstance(joins, DescribedJoin):
                 for order in joins.orders:
                     plan = with_order(full.plan, joins.join, order.order)
@@ -175,7 +175,7 @@ class Query:
                         "new rows of each input probe the others in this order",
                     )
                     found.setdefault(plan, RankedPlan(info, plan))
-        for early in self._race.explaining.early(_as_sink(full.plan)):
+        for early in self._engine.explaining.early(_as_sink(full.plan)):
             if isinstance(early, DescribedEarly) and not early.forced:
                 for choice in early.plans:
                     names = early.name(choice) if choice else "none"
@@ -195,11 +195,11 @@ class Query:
         aliases; without any it is aggregated after it. What cannot be is refused, with the reason.
         """
         plan = self.optimized.plan
-        for early in self._race.explaining.early(_as_sink(plan)):
+        for early in self._engine.explaining.early(_as_sink(plan)):
             if isinstance(early, DescribedEarly):
                 forced = with_early(plan, early.shape.node, ", ".join(inputs) or "none")
-                query = Query(self._race, self._statistics, self.plan, forced)
-                self._race.explaining.early(_as_sink(forced))
+                query = Query(self._engine, self._statistics, self.plan, forced)
+                self._engine.explaining.early(_as_sink(forced))
                 return query
             raise QueryError(
                 f"the query cannot be aggregated early: {early.reason}",
@@ -224,11 +224,11 @@ class Query:
             if isinstance(wanted, str):
                 reasons.append(wanted)
                 continue
-            steps = steps_of(graph, wanted, join_policy(self._race.settings).disabled)
+            steps = steps_of(graph, wanted, join_policy(self._engine.settings).disabled)
             if isinstance(steps, Refusal):
                 reasons.append(steps.reason)
                 continue
-            return Query(self._race, self._statistics, self.plan, with_order(plan, join, wanted))
+            return Query(self._engine, self._statistics, self.plan, with_order(plan, join, wanted))
         reasons = [*fixed_joins(plan), *reasons] or ["the query joins no streams"]
         raise QueryError(
             f"the joins cannot run in that order: {reasons[0]}",
@@ -242,7 +242,7 @@ class Query:
             raise QueryError(
                 "that alternative belongs to another query", hint="take one of alternatives()"
             )
-        return Query(self._race, self._statistics, self.plan, alternative.plan)
+        return Query(self._engine, self._statistics, self.plan, alternative.plan)
 
     @property
     def writeStream(self) -> QueryWriter:
@@ -298,11 +298,11 @@ class QueryWriter:
         return self
 
     def start(self, path: str | None = None) -> QueryHandle:
-        """Let the query join: at once if the race runs, else when it starts."""
+        """Let the query join: at once if the engine runs, else when it starts."""
         if path is not None:
             self._options["path"] = path
         conceal_options(self._options)
-        race, plan = self._query._race, self._query.optimized.plan
+        engine, plan = self._query._engine, self._query.optimized.plan
         sink = Sink(
             plan,
             self._name or f"query-{next(_unnamed)}",
@@ -310,7 +310,7 @@ class QueryWriter:
             self._output_mode(plan),
             tuple(sorted(self._options.items())),
         )
-        return QueryHandle(race, sink, race.add_query(self._query.plan, sink, self._function))
+        return QueryHandle(engine, sink, engine.add_query(self._query.plan, sink, self._function))
 
     def _output_mode(self, plan: Node) -> OutputMode:
         mode, possible = self._mode or natural_mode(plan), output_modes(plan)
@@ -323,8 +323,8 @@ class QueryWriter:
 class QueryHandle:
     """A query that was started, with PySpark's names where Spark has such a thing."""
 
-    def __init__(self, race: Race, sink: Sink, state: QueryState) -> None:
-        self._race = race
+    def __init__(self, engine: Engine, sink: Sink, state: QueryState) -> None:
+        self._engine = engine
         self._sink = sink
         self._state = state
 
@@ -354,8 +354,8 @@ class QueryHandle:
         return self._state.error
 
     def stop(self) -> None:
-        """Leave the race; the other queries go on."""
-        self._race.remove_query(self.name)
+        """Leave the engine; the other queries go on."""
+        self._engine.remove_query(self.name)
 
     def __repr__(self) -> str:
         return f"QueryHandle[{self.name}: {self._state.message}]"

@@ -1,4 +1,4 @@
-"""``Headrace``: the session that users hold, a thin face over ``engine.race.Race``."""
+"""``Headrace``: the session that users hold, a thin face over ``engine.engine.Engine``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampType
 
-from headrace.engine.engine import Race
+from headrace.engine.engine import Engine
 from headrace.engine.ingest.ingest import Trigger
 from headrace.engine.ingest.registered_stream import RegisteredStream
 from headrace.engine.introspection.check import ask_function, check_expressions
@@ -35,8 +35,8 @@ class Headrace:
     """Standing queries over streams, planned and run together.
 
     ``spark=None`` takes the active session. Its settings are read, never changed, and it is never
-    stopped. ``checkpoint`` is a folder on any file system that Spark can write to; a race without
-    one can plan and explain, but not run.
+    stopped. ``checkpoint`` is a folder on any file system that Spark can write to; an engine
+    without one can plan and explain, but not run.
     """
 
     def __init__(self, spark: SparkSession | None = None, checkpoint: str | None = None) -> None:
@@ -54,8 +54,8 @@ class Headrace:
                 condition="NO_SPARK_SESSION",
             )
         self._spark = session
-        self._race = Race(session, checkpoint, self._settings())
-        self._race.ask_failed_queries = lambda: self._settings().failed_queries
+        self._engine = Engine(session, checkpoint, self._settings())
+        self._engine.ask_failed_queries = lambda: self._settings().failed_queries
         self._catalog: dict[str, Source | Table] = {}
 
     def _settings(self) -> Settings:
@@ -83,7 +83,7 @@ class Headrace:
         if not df.isStreaming:
             raise StreamError(
                 f"{name!r} is not a streaming DataFrame",
-                hint="make it with spark.readStream, or register it with race.table(...)",
+                hint="make it with spark.readStream, or register it with hr.table(...)",
             )
         columns = _columns(df)
         processing = time == "processing" and known_as(time, df.columns) is None
@@ -99,19 +99,19 @@ class Headrace:
         life = None if ttl is None else positive_duration(ttl, f"the ttl of {name!r}")
         silence = None if idle is None else positive_duration(idle, f"the idle time of {name!r}")
         source = Source(folded(name), schema, time, wait, life, processing, spelling(name))
-        self._race.add_stream(RegisteredStream(df, source, silence))
+        self._engine.add_stream(RegisteredStream(df, source, silence))
         self._catalog[name] = source
 
     def table(self, name: str, df: DataFrame) -> None:
         """Register a static DataFrame, for joins with streams."""
         self._check_name(name)
         table = Table(folded(name), _schema(name, _columns(df)), spelling(name))
-        self._race.add_table(table, df)
+        self._engine.add_table(table, df)
         self._catalog[name] = table
 
     def drop(self, name: str) -> None:
         """Forget a stream that no running query reads."""
-        self._race.remove_stream(name)
+        self._engine.remove_stream(name)
         del self._catalog[known_as(name, self._catalog) or name]
 
     def _check_name(self, name: str) -> None:
@@ -147,15 +147,15 @@ class Headrace:
 
     def _query(self, plan: Node, places: Places = NO_PLACES) -> Query:
         """A query that can run, or the reason why it cannot."""
-        check_plan(plan, places, self._race.settings.disabled_rules)
-        check_expressions(self._race.executor.session, plan, places.of)
-        return Query(self._race, self.statistics, plan)
+        check_plan(plan, places, self._engine.settings.disabled_rules)
+        check_expressions(self._engine.executor.session, plan, places.of)
+        return Query(self._engine, self.statistics, plan)
 
     def _time_zone(self) -> str | None:
         return self._spark.conf.get("spark.sql.session.timeZone", None)
 
     def _function_type(self, name: str, arguments: tuple[DataType, ...]) -> AskedFunction | None:
-        return ask_function(self._race.executor.session, name, arguments)
+        return ask_function(self._engine.executor.session, name, arguments)
 
     # Running
 
@@ -165,57 +165,57 @@ class Headrace:
             raise QueryError("give availableNow or processingTime, not both")
         if processingTime is not None:
             positive_duration(processingTime, "processingTime")
-        self._race.start(Trigger(availableNow, processingTime))
+        self._engine.start(Trigger(availableNow, processingTime))
 
     def awaitTermination(self, timeout: float | None = None) -> bool:
-        """Wait until the race ends; False if it goes on after the timeout (seconds)."""
-        return self._race.join(timeout)
+        """Wait until the engine ends; False if it goes on after the timeout (seconds)."""
+        return self._engine.join(timeout)
 
     def stop(self, timeout: float | None = None) -> bool:
         """Stop after the current epoch. Started again, it goes on where it was.
 
         After ``timeout`` seconds the epoch is abandoned instead: its Spark jobs are cancelled, and
-        when the race is started again it does the epoch again, with the same rows. True if the
+        when the engine is started again it does the epoch again, with the same rows. True if the
         epoch was finished, False if it was abandoned. Called from a ``foreachBatch`` function, it
         asks for the end and returns at once.
         """
-        return self._race.stop(timeout)
+        return self._engine.stop(timeout)
 
     @property
     def isActive(self) -> bool:
-        return self._race.active
+        return self._engine.active
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """What the last epochs did, over all queries."""
-        return list(self._race.epochs)
+        return list(self._engine.epochs)
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        return self._race.epochs[-1] if self._race.epochs else None
+        return self._engine.epochs[-1] if self._engine.epochs else None
 
     def streamProgress(self, name: str) -> list[dict[str, Any]]:
         """Spark's own progress reports of a stream's ingest query."""
-        return [redacted_json(report) for report in self._race.stream_progress(name)]
+        return [redacted_json(report) for report in self._engine.stream_progress(name)]
 
     def results(self, name: str) -> DataFrame:
         """The rows that a query with ``format("results")`` has produced up to now."""
-        return self._race.results(name)
+        return self._engine.results(name)
 
     def statistics(self) -> Statistics:
         """What is known about the streams."""
-        return self._race.statistics if self._race.statistics is not None else NO_STATISTICS
+        return self._engine.statistics if self._engine.statistics is not None else NO_STATISTICS
 
     def explain(self, mode: str = "simple") -> None:
         """Print the plan of all queries that were started, with what they share named once.
 
-        Modes: simple, json, dot. Of a race that runs it is the plan that runs.
+        Modes: simple, json, dot. Of an engine that runs it is the plan that runs.
         """
         print(self.explanation(mode))
 
     def explanation(self, mode: str = "simple") -> str:
         """What :meth:`explain` prints."""
-        return explain_merged(self._race.explaining.merged(), mode)
+        return explain_merged(self._engine.explaining.merged(), mode)
 
 
 def _columns(df: DataFrame) -> tuple[Field, ...]:

@@ -464,7 +464,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings in force, read once when a race is made."""
+    """The settings in force, read once when an engine is made."""
 
     gather_timeout: int
     alignment: int

@@ -58,14 +58,14 @@ def test_quickstart(
 @pytest.mark.spark
 def test_pipeline(spark: SparkSession, copied: Path, update_golden: bool) -> None:
     from headrace.cli.assemble import assemble
-    from headrace.cli.run import start_race, start_sinks
+    from headrace.cli.run import start_engine, start_sinks
     from headrace.pipeline import load_pipeline
 
     pipeline = load_pipeline(copied / "examples" / "pipeline.yaml")
-    race, queries = assemble(spark, pipeline)
+    hr, queries = assemble(spark, pipeline)
     handles = start_sinks(pipeline, queries)
-    start_race(race, pipeline.trigger)
-    race.awaitTermination()
+    start_engine(hr, pipeline.trigger)
+    hr.awaitTermination()
     assert [handle.exception() for handle in handles.values()] == [None, None]
     shown = []
     for name in handles:

@@ -162,7 +162,7 @@ def test_the_command_prints_what_is_shown(
 
 
 @pytest.mark.spark
-def test_a_race_explains_its_queries_before_and_while_it_runs(
+def test_a_engine_explains_its_queries_before_and_while_it_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """As the section on seeing it says, with a late joiner that is computed apart at first."""
@@ -172,7 +172,7 @@ def test_a_race_explains_its_queries_before_and_while_it_runs(
     same = counts.replace("v > 1", "NOT v <= 1").replace("AS n", "AS how_many")
 
     def told(stage: Stage, *lines: str) -> bool:
-        text = stage.race.explanation()
+        text = stage.hr.explanation()
         return all(line in text.splitlines() for line in lines)
 
     late = "apart until they have caught up: late"
@@ -197,6 +197,6 @@ def test_a_race_explains_its_queries_before_and_while_it_runs(
         AddData("s", ("a", 2, 61)),
         Advance(),
         Check("together", lambda stage: not told(stage, late)),
-        Check("for programs", lambda stage: '"queries": 3' in stage.race.explanation("json")),
-        Check("for Graphviz", lambda stage: "digraph" in stage.race.explanation("dot")),
+        Check("for programs", lambda stage: '"queries": 3' in stage.hr.explanation("json")),
+        Check("for Graphviz", lambda stage: "digraph" in stage.hr.explanation("dot")),
     )

@@ -30,7 +30,7 @@ def test_every_field_of_progress_is_explained() -> None:
     report = EpochReport(1)
     fields = {*epoch_progress(report, {})}
     fields |= {*query_progress("q", report, frozenset(), {}, Committed()), "totalOutputRows"}
-    state = QueryState("q", 1, visible_from=0, warning="w", paused={"l": "r"})
+    state = QueryState("q", 1, starts_at=0, warning="w", paused={"l": "r"})
     state.waiting = {"rows": 1, "sinceEpoch": 1, "tries": 1, "error": "e"}
     status = {**state.status(), **state.waiting}
     named = set(re.findall(r"`(\w+)`", TEXT))

@@ -81,7 +81,7 @@ def test_the_engine_agrees(example: Example, spark: SparkSession, tmp_path: Path
 
 @pytest.mark.spark
 @pytest.mark.parametrize("example", JOINING, ids=_name)
-def test_a_query_joins_a_running_race(
+def test_a_query_joins_a_running_engine(
     example: Example, spark: SparkSession, tmp_path: Path
 ) -> None:
     assert _through_session(example, spark, tmp_path) == _said_in(example)
@@ -133,30 +133,30 @@ def _through_engine(example: Example, spark: SparkSession, folder: Path) -> Said
 
 
 def _through_session(example: Example, spark: SparkSession, folder: Path) -> Said:
-    """Each epoch is a file; a companion query runs from the start, so the race has seen rows."""
+    """Each epoch is a file; a companion query runs from the start, so the engine has seen rows."""
     from headrace import Headrace
 
     (stream,) = (s for s in example.catalog.values() if isinstance(s, Source))
     (folder / "in").mkdir()
     columns = ", ".join(f"{f.name} {f.type}" for f in stream.schema)
-    race = Headrace(spark, checkpoint=str(folder / "state"))
+    hr = Headrace(spark, checkpoint=str(folder / "state"))
     frame = (
         spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     )
-    race.stream(stream.stream, frame, time="ts")
+    hr.stream(stream.stream, frame, time="ts")
     out: dict[int, list[tuple[Any, ...]]] = {}
 
     def take(rows: DataFrame, epoch: int) -> None:
         out[epoch] = spark_rows(rows)
 
-    race.read(stream.stream).writeStream.queryName("companion").format("memory").start()
+    hr.read(stream.stream).writeStream.queryName("companion").format("memory").start()
     _add_files(example, stream, folder / "in", range(1, example.joins_in))
-    race.start(availableNow=True)
-    race.awaitTermination()
-    handle = race.sql(example.sql).writeStream.queryName("q").foreachBatch(take).start()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
+    handle = hr.sql(example.sql).writeStream.queryName("q").foreachBatch(take).start()
     _add_files(example, stream, folder / "in", range(example.joins_in, len(example.epochs) + 1))
-    race.start(availableNow=True)
-    race.awaitTermination()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     assert "from" in handle.status
     return [
         _said(
@@ -165,7 +165,7 @@ def _through_session(example: Example, spark: SparkSession, folder: Path) -> Sai
             0,
             out.get(report["epoch"], []),
         )
-        for report in race.recentProgress
+        for report in hr.recentProgress
     ]
 
 

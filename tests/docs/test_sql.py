@@ -41,7 +41,7 @@ def test_builders_mean_the_same_as_sql(code: str, sql: str) -> None:
     def read(name: str) -> QueryBuilder:
         return QueryBuilder.read(name, CATALOG, lambda plan: plan)
 
-    names: dict[str, object] = {"race": SimpleNamespace(read=read)}
+    names: dict[str, object] = {"hr": SimpleNamespace(read=read)}
     exec(code, names)
     query = names["query"]
     assert isinstance(query, Node)

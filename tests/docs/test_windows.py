@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.plan.nodes import Source
 from headrace.plan.types import DOUBLE, STRING, TIMESTAMP, Schema
-from headrace.planner.pane_layout import LayoutPolicy, PanePlan, decide, describe_windows
+from headrace.planner.pane_layout import LayoutPolicy, PanePlan, describe_windows, plan_pane_layouts
 from headrace.sql import plan_query
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,7 +24,7 @@ def test_the_example_is_explained_as_shown() -> None:
     assert sql
     assert shown
     plan = plan_query(sql[1], {"readings": READINGS}).plan
-    panes, _ = decide([plan], PanePlan(), {}, LayoutPolicy())
+    panes, _ = plan_pane_layouts([plan], PanePlan(), {}, LayoutPolicy())
     (windows,) = describe_windows(plan, panes, {}, LayoutPolicy())
     assert windows.text == shown[1].rstrip("\n")
 

@@ -68,13 +68,13 @@ def walk(spark: SparkSession, folder: Path) -> dict[str, str]:
     _write_files(folder / "in")
     reader = spark.readStream.schema(ddl(BIDS.schema)).option("maxFilesPerTrigger", 1)
     with forced(spark, "auto"):
-        race = Headrace(spark, checkpoint=str(folder / "state"))
-    executor = race._race.executor = Watching(spark)
-    race.stream("bids", reader.parquet(str(folder / "in")), time="ts", delay="10 seconds")
-    query = race.sql(SQL)
+        hr = Headrace(spark, checkpoint=str(folder / "state"))
+    executor = hr._engine.executor = Watching(spark)
+    hr.stream("bids", reader.parquet(str(folder / "in")), time="ts", delay="10 seconds")
+    query = hr.sql(SQL)
     query.writeStream.queryName("means").option("path", str(folder / "out")).start()
-    race.start(availableNow=True)
-    race.awaitTermination()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     _, (append, emit) = (ran for ran in executor.epochs if ran)
     out = spark.read.parquet(str(folder / "out")).orderBy("window", "auction")
     return {
@@ -130,7 +130,7 @@ def _file(folder: Path, name: str) -> str:
 def _shortened(text: str, folder: Path) -> str:
     """The commit without what differs from machine to machine."""
     commit = json.loads(text)
-    for name in ("race", "previous", "checksum"):
+    for name in ("identity", "previous", "checksum"):
         commit[name] = "…"
     for record in commit["queries"].values():
         record["plan"] = record["plan"][:12] + "…"
@@ -146,7 +146,7 @@ def _without_digest(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """Without what is random in names: of files that tasks write, and of the race."""
+    """Without what is random in names: of files that tasks write, and of the engine."""
     text = re.sub(r"-[0-9a-f]{8}(-t\d+\"|\.parquet)", r"-…\1", text)
     return re.sub(r"-[0-9a-f]{12}\.parquet", "-….parquet", text)
 

@@ -37,7 +37,7 @@ SETTINGS = {
 REFUSED, STOPPED = 3, 4
 
 
-def race_on(spark: SparkSession, folder: Path) -> Headrace:
+def engine_on(spark: SparkSession, folder: Path) -> Headrace:
     decisions = folder / "decisions.json"
     decided = json.loads(decisions.read_text()) if decisions.exists() else {}
     session = spark.newSession()
@@ -45,19 +45,19 @@ def race_on(spark: SparkSession, folder: Path) -> Headrace:
         session.conf.set(key, value)
     retried = ",".join(f"{name}=retry" for name in decided.get("retried", ()))
     session.conf.set("spark.headrace.failedQueries", retried)
-    race = Headrace(session, str(folder / "checkpoint"))
+    hr = Headrace(session, str(folder / "checkpoint"))
     for stream in STREAMS:
         reader = session.readStream.schema(stream.columns).option("maxFilesPerTrigger", 1)
         frame = reader.parquet(str(folder / "in" / stream.name))
-        race.stream(stream.name, frame, stream.time, stream.delay, stream.ttl)
+        hr.stream(stream.name, frame, stream.time, stream.delay, stream.ttl)
     for query in QUERIES:
-        start(race, folder, query, query.name in decided.get("mended", ()))
-    return race
+        start(hr, folder, query, query.name in decided.get("mended", ()))
+    return hr
 
 
-def start(race: Headrace, folder: Path, query: Standing, is_mended: bool) -> None:
+def start(hr: Headrace, folder: Path, query: Standing, is_mended: bool) -> None:
     text = query.mended if is_mended and query.mended else query.text
-    writer = race.sql(text).writeStream.queryName(query.name)
+    writer = hr.sql(text).writeStream.queryName(query.name)
     if query.groups:
         writer = writer.outputMode("update")
     if query.format == "foreachBatch":
@@ -92,23 +92,23 @@ def main() -> None:
     spark = lent_spark() if lent else own_spark(folder / "spark")
     print("session", flush=True)
     try:
-        race = race_on(spark, folder)
+        hr = engine_on(spark, folder)
         if command == "finish":
-            race.start(availableNow=True)
+            hr.start(availableNow=True)
         else:
-            race.start(processingTime="50 milliseconds")
+            hr.start(processingTime="50 milliseconds")
     except HeadraceError as error:
         print("refused", error, flush=True)
         os._exit(REFUSED)
     print("running", flush=True)
     try:
-        race.awaitTermination()
+        hr.awaitTermination()
     except HeadraceError as error:
         print("stopped", error, flush=True)
         os._exit(STOPPED)
     for query in QUERIES:
         if query.format == "results":
-            table = race.results(query.name).toArrow()
+            table = hr.results(query.name).toArrow()
             parquet.write_table(table, folder / "out" / f"{query.name}.parquet")
     print("done", flush=True)
 

@@ -413,7 +413,7 @@ class Player:
 
     def begin(self, queries: Iterable[Planned]) -> None:
         self._start(queries)
-        self.stage.race.start(processingTime="20 milliseconds")
+        self.stage.hr.start(processingTime="20 milliseconds")
 
     def run(self, epochs: Iterable[int]) -> None:
         """Bring the files of these epochs, and let queries join and leave after each."""
@@ -444,13 +444,13 @@ class Player:
         )
 
     def _is_done(self, epoch: int) -> bool:
-        last = self.stage.race.lastProgress
+        last = self.stage.hr.lastProgress
         return last is not None and int(last["epoch"]) >= epoch
 
     def _start(self, queries: Iterable[Planned]) -> list[QueryHandle]:
         made = []
         for query in queries:
-            writer = self.stage.race.sql(query.text).writeStream.queryName(query.name)
+            writer = self.stage.hr.sql(query.text).writeStream.queryName(query.name)
             writer = writer.format("parquet").outputMode(query.meaning.mode)
             handle = writer.option("path", self.stage.output(query.folder)).start()
             self.handles[query.number] = handle

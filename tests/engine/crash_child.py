@@ -84,45 +84,45 @@ def lent_spark() -> SparkSession:
     return SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)).newSession()
 
 
-def race_on(spark: SparkSession, folder: Path) -> Headrace:
+def engine_on(spark: SparkSession, folder: Path) -> Headrace:
     session = spark.newSession()
     for key, value in QUICK.items():
         session.conf.set(key, value)
     # Merged files are part of what a crash must not harm.
     session.conf.set("spark.headrace.compaction.files", "3")
-    race = Headrace(session, str(folder / "checkpoint"))
+    hr = Headrace(session, str(folder / "checkpoint"))
     for name, columns in STREAMS.items():
         reader = session.readStream.schema(columns).option("maxFilesPerTrigger", 1)
         frame = reader.parquet(str(folder / "in" / name))
-        race.stream(name, frame, time="ts", idle="1 second" if name == "r" else None)
+        hr.stream(name, frame, time="ts", idle="1 second" if name == "r" else None)
     asleep = (folder / ASLEEP).exists()
     for name, text in ({"held": HELD_BACK} if asleep else QUERIES).items():
-        writer = race.sql(text).writeStream.queryName(name)
+        writer = hr.sql(text).writeStream.queryName(name)
         if name == "totals":
             writer.format("results").start()
         else:
             writer.format("parquet").option("path", str(folder / "out" / name)).start()
-    return race
+    return hr
 
 
 def run(spark: SparkSession, folder: Path) -> Headrace:
-    race = race_on(spark, folder)
-    race.start(availableNow=True)
-    race.awaitTermination()
-    return race
+    hr = engine_on(spark, folder)
+    hr.start(availableNow=True)
+    hr.awaitTermination()
+    return hr
 
 
 def sleep(spark: SparkSession, folder: Path) -> None:
-    """Run on and on; streams fall silent only in a race that does not end by itself."""
-    race = race_on(spark, folder)
-    race.start(processingTime="50 milliseconds")
-    race.awaitTermination()
+    """Run on and on; streams fall silent only in an engine that does not end by itself."""
+    hr = engine_on(spark, folder)
+    hr.start(processingTime="50 milliseconds")
+    hr.awaitTermination()
 
 
 def finish(spark: SparkSession, folder: Path) -> None:
-    race = run(spark, folder)
+    hr = run(spark, folder)
     if not (folder / ASLEEP).exists():
-        parquet.write_table(race.results("totals").toArrow(), folder / TOTALS)
+        parquet.write_table(hr.results("totals").toArrow(), folder / TOTALS)
 
 
 def host(folder: Path) -> None:

@@ -108,11 +108,11 @@ def try_files(spark: SparkSession) -> dict[str, object]:
     }
     winners: list[str] = []
 
-    def race(name: str) -> None:
+    def hr(name: str) -> None:
         if files.create(f"{place}/contested", name):
             winners.append(name)
 
-    threads = [threading.Thread(target=race, args=(str(i),)) for i in range(12)]
+    threads = [threading.Thread(target=hr, args=(str(i),)) for i in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -138,16 +138,16 @@ def try_files(spark: SparkSession) -> dict[str, object]:
 def run(spark: SparkSession, folder: Path) -> None:
     for key, value in QUICK.items():
         spark.conf.set(key, value)
-    race = Headrace(spark, f"{BUCKET}/checkpoint")
+    hr = Headrace(spark, f"{BUCKET}/checkpoint")
     reader = spark.readStream.schema("k string, v bigint, ts timestamp")
     reader = reader.option("maxFilesPerTrigger", 1)
-    race.stream("bids", reader.parquet(str(folder / "in")), time="ts")
-    rows = race.sql(ROWS).writeStream.queryName("rows").format("parquet")
+    hr.stream("bids", reader.parquet(str(folder / "in")), time="ts")
+    rows = hr.sql(ROWS).writeStream.queryName("rows").format("parquet")
     rows.option("path", f"{BUCKET}/out").start()
-    race.sql(TOTALS).writeStream.queryName("totals").format("results").outputMode("update").start()
-    race.start(availableNow=True)
-    race.awaitTermination()
-    found = sorted(tuple(row) for row in race.results("totals").collect())
+    hr.sql(TOTALS).writeStream.queryName("totals").format("results").outputMode("update").start()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
+    found = sorted(tuple(row) for row in hr.results("totals").collect())
     (folder / "totals.json").write_text(json.dumps(found))
 
 
@@ -161,18 +161,18 @@ class Seen:
 
 def run_tasks(spark: SparkSession, place: str, other: str, state: str) -> dict[str, object]:
     """The queries over what lies in a place; what came out and who computed it."""
-    race = Headrace(spark, state)
+    hr = Headrace(spark, state)
     for stream in ("a", "b"):
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        race.stream(stream, reader.parquet(f"{place}/in/{stream}"), time="ts", delay="0 seconds")
-    queries = {name: race.sql(sql) for name, (sql, _) in QUERIES.items()}
+        hr.stream(stream, reader.parquet(f"{place}/in/{stream}"), time="ts", delay="0 seconds")
+    queries = {name: hr.sql(sql) for name, (sql, _) in QUERIES.items()}
     folders = {name: place if where == "bucket" else other for name, (_, where) in QUERIES.items()}
     for name, query in queries.items():
         path = f"{folders[name]}/out/{name}"
         query.writeStream.queryName(name).format("parquet").option("path", path).start()
     before = {name: executors(query) for name, query in queries.items()}
     seen = Seen()
-    buckets = race._race.executor._buckets
+    buckets = hr._engine.executor._buckets
     usual = buckets.write_all
 
     def watched(writes: Sequence[Write]) -> dict[int, Outcome]:
@@ -184,8 +184,8 @@ def run_tasks(spark: SparkSession, place: str, other: str, state: str) -> dict[s
     handler = logging.Handler()
     handler.emit = lambda record: seen.logged.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("headrace").addHandler(handler)
-    race.start(availableNow=True)
-    race.awaitTermination()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     logging.getLogger("headrace").removeHandler(handler)
     rows = {
         name: sorted(
@@ -195,10 +195,10 @@ def run_tasks(spark: SparkSession, place: str, other: str, state: str) -> dict[s
     }
     return {
         "rows": json.loads(json.dumps(rows, default=str)),
-        "epochs": len(race.recentProgress),
-        "seconds": [epoch["seconds"] for epoch in race.recentProgress],
-        "changes": [epoch["planChanges"] for epoch in race.recentProgress],
-        "progress": json.loads(json.dumps(race.recentProgress, default=str)),
+        "epochs": len(hr.recentProgress),
+        "seconds": [epoch["seconds"] for epoch in hr.recentProgress],
+        "changes": [epoch["planChanges"] for epoch in hr.recentProgress],
+        "progress": json.loads(json.dumps(hr.recentProgress, default=str)),
         "ran": seen.ran,
         "logged": seen.logged,
         "before": before,

@@ -35,7 +35,7 @@ COUNT = "SELECT k, window, COUNT(*) AS n FROM bids GROUP BY k, window(ts, '10 se
 
 @pytest.fixture(scope="module")
 def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    """A race that has run two epochs."""
+    """An engine that has run two epochs."""
     return play(
         spark,
         tmp_path_factory.mktemp("finished"),
@@ -56,8 +56,8 @@ def resume(
     stage.checkpoint = checkpoint
     stage.open()
     for name, text in queries.items():
-        stage.race.sql(text).writeStream.queryName(name).format("results").start()
-    return refused(lambda: stage.race.start(availableNow=True))
+        stage.hr.sql(text).writeStream.queryName(name).format("results").start()
+    return refused(lambda: stage.hr.start(availableNow=True))
 
 
 @pytest.fixture
@@ -119,29 +119,29 @@ def test_checkpoint_without_its_last_commit(
     error = resume(finished, copied, {"counts": COUNT})
     check_error(error, "CHECKPOINT_GAP", "ends at the commit of epoch 1", "restore")
     # Who only reads is told, too, instead of getting results of the past.
-    error = refused(lambda: opened(finished, copied).race.results("counts"))
+    error = refused(lambda: opened(finished, copied).hr.results("counts"))
     check_error(error, "CHECKPOINT_GAP", "ends at the commit of epoch 1")
 
 
 def test_checkpoint_that_is_in_use(finished: Stage, copied: Path) -> None:
     running, second = opened(finished, copied), opened(finished, copied)
-    running.race.start(processingTime="1 hour")
+    running.hr.start(processingTime="1 hour")
     try:
-        error = refused(lambda: second.race.start(availableNow=True))
-        check_error(error, "CHECKPOINT_IN_USE", "another race of this process", "stop that one")
+        error = refused(lambda: second.hr.start(availableNow=True))
+        check_error(error, "CHECKPOINT_IN_USE", "another engine of this process", "stop that one")
         # Reading needs no leave.
         assert second.answer("counts") == [("a", span(0, 10), 1)]
     finally:
-        running.race.stop()
-    second.race.start(availableNow=True)
-    second.race.awaitTermination()
+        running.hr.stop()
+    second.hr.start(availableNow=True)
+    second.hr.awaitTermination()
 
 
 def test_checkpoint_that_was_moved(finished: Stage, copied: Path) -> None:
     shutil.move(copied, copied.parent / "moved")
     stage = opened(finished, copied.parent / "moved")
-    stage.race.start(availableNow=True)
-    stage.race.awaitTermination()
+    stage.hr.start(availableNow=True)
+    stage.hr.awaitTermination()
     assert stage.answer("counts") == [("a", span(0, 10), 1)]
 
 
@@ -220,5 +220,5 @@ def test_windows_that_an_earlier_version_held_back(spark: SparkSession, tmp_path
     file.write_text(sealed(commit))
     (stage.checkpoint / "epochs" / "latest").unlink(missing_ok=True)
     stage.open()
-    error = refused(lambda: stage.race.start(availableNow=True))
+    error = refused(lambda: stage.hr.start(availableNow=True))
     check_error(error, "CHECKPOINT_QUERIES", "differently than the version that wrote it")

@@ -24,12 +24,12 @@ def frame(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Data
 
 
 @pytest.fixture(scope="module")
-def race(spark: SparkSession, frame: DataFrame) -> Headrace:
+def hr(spark: SparkSession, frame: DataFrame) -> Headrace:
     """Two streams and no checkpoint: nothing here gets as far as to run."""
-    race = Headrace(spark)
-    race.stream("bids", frame, time="ts")
-    race.stream("clicks", frame, time="ts")
-    return race
+    hr = Headrace(spark)
+    hr.stream("bids", frame, time="ts")
+    hr.stream("clicks", frame, time="ts")
+    return hr
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def race(spark: SparkSession, frame: DataFrame) -> Headrace:
         ),
     ],
 )
-def test_sql_that_cannot_be_a_query(race: Headrace, text: str, condition: str, words: str) -> None:
-    check_error(refused(lambda: race.sql(text)), condition, words)
+def test_sql_that_cannot_be_a_query(hr: Headrace, text: str, condition: str, words: str) -> None:
+    check_error(refused(lambda: hr.sql(text)), condition, words)
 
 
 @pytest.mark.parametrize(
@@ -116,22 +116,22 @@ def test_sql_that_cannot_be_a_query(race: Headrace, text: str, condition: str, w
     ],
 )
 def test_streams_that_cannot_be_registered(
-    race: Headrace, frame: DataFrame, arguments: dict[str, str], condition: str, words: str
+    hr: Headrace, frame: DataFrame, arguments: dict[str, str], condition: str, words: str
 ) -> None:
     name = arguments.get("name", "other")
     options = {key: value for key, value in arguments.items() if key != "name"}
-    check_error(refused(lambda: race.stream(name, frame, **options)), condition, words)
+    check_error(refused(lambda: hr.stream(name, frame, **options)), condition, words)
 
 
-def test_frames_of_the_wrong_kind(race: Headrace, frame: DataFrame, spark: SparkSession) -> None:
+def test_frames_of_the_wrong_kind(hr: Headrace, frame: DataFrame, spark: SparkSession) -> None:
     static = spark.createDataFrame([], COLUMNS)
-    error = refused(lambda: race.stream("other", static, time="ts"))
-    check_error(error, "INVALID_STREAM", "not a streaming DataFrame", "race.table")
-    check_error(refused(lambda: race.table("other", frame)), "INVALID_STREAM", "race.stream")
+    error = refused(lambda: hr.stream("other", static, time="ts"))
+    check_error(error, "INVALID_STREAM", "not a streaming DataFrame", "hr.table")
+    check_error(refused(lambda: hr.table("other", frame)), "INVALID_STREAM", "hr.stream")
 
 
-def test_queries_that_cannot_start(race: Headrace, tmp_path: Path) -> None:
-    query = race.sql("SELECT k, ts FROM bids")
+def test_queries_that_cannot_start(hr: Headrace, tmp_path: Path) -> None:
+    query = hr.sql("SELECT k, ts FROM bids")
     obstacle = tmp_path / "file"
     obstacle.touch()
 
@@ -145,26 +145,26 @@ def test_queries_that_cannot_start(race: Headrace, tmp_path: Path) -> None:
     check_error(refused(lambda: query.writeStream.queryName("a/b")), "INVALID_QUERY", "'a/b'")
     mode = refused(lambda: query.writeStream.outputMode("complete"))
     check_error(mode, "INVALID_QUERY", "use 'append' or 'update'")
-    landmark = race.sql("SELECT COUNT(*) AS n FROM bids GROUP BY landmark(ts)")
+    landmark = hr.sql("SELECT COUNT(*) AS n FROM bids GROUP BY landmark(ts)")
     never = refused(landmark.writeStream.outputMode("append").format("results").start)
     check_error(never, "OUTPUT_MODE", "never final", "use outputMode('update')")
-    sessions = race.sql("SELECT COUNT(*) AS n FROM bids GROUP BY session_window(ts, '1 hour')")
+    sessions = hr.sql("SELECT COUNT(*) AS n FROM bids GROUP BY session_window(ts, '1 hour')")
     merging = refused(
         sessions.writeStream.outputMode("update").start,
     )
     check_error(merging, "OUTPUT_MODE", "sessions merge", "use outputMode('append')")
     handle = query.writeStream.queryName("twice").format("results").start()
     check_error(refused(start("results", "twice")), "DUPLICATE_QUERY", "named 'twice' already")
-    used = refused(lambda: race.drop("bids"))
+    used = refused(lambda: hr.drop("bids"))
     check_error(used, "INVALID_STREAM", "read by twice", "stop these queries first")
-    check_error(refused(lambda: race.results("other")), "INVALID_QUERY", "these do: twice")
-    no_checkpoint = refused(lambda: race.start(availableNow=True))
+    check_error(refused(lambda: hr.results("other")), "INVALID_QUERY", "these do: twice")
+    no_checkpoint = refused(lambda: hr.start(availableNow=True))
     check_error(no_checkpoint, "INVALID_CHECKPOINT", "Headrace(spark, checkpoint='state/')")
     handle.stop()
-    check_error(refused(lambda: race.start(availableNow=True)), "INVALID_QUERY", "no query to run")
-    both = refused(lambda: race.start(availableNow=True, processingTime="1 second"))
+    check_error(refused(lambda: hr.start(availableNow=True)), "INVALID_QUERY", "no query to run")
+    both = refused(lambda: hr.start(availableNow=True, processingTime="1 second"))
     check_error(both, "INVALID_QUERY", "not both")
-    check_error(refused(lambda: race.start(processingTime="soon")), "INVALID_DURATION", "'soon'")
+    check_error(refused(lambda: hr.start(processingTime="soon")), "INVALID_DURATION", "'soon'")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Beside others as alone: random sets of queries that share subplans.
 
 Whatever runs beside a query, whoever joins or leaves, however queries are spelt and merged, on
-which executor, and whether the race was restarted: its rows are, epoch by epoch, those that it
+which executor, and whether the engine was restarted: its rows are, epoch by epoch, those that it
 gives alone. What it owes is said by the oracle; by the engine that runs it alone where it joined
 late, and in some sets for every query.
 

@@ -37,13 +37,13 @@ def parquet_file(path: Path, rows: int = 1000, values: list[object] | None = Non
     pq.write_table(table, path)
 
 
-def race_over(spark: SparkSession, folder: Path, format: str = "parquet") -> Headrace:
-    race = Headrace(spark, checkpoint=str(folder.parent / "state"))
+def engine_over(spark: SparkSession, folder: Path, format: str = "parquet") -> Headrace:
+    hr = Headrace(spark, checkpoint=str(folder.parent / "state"))
     reader = spark.readStream.schema("k STRING, v BIGINT, ts TIMESTAMP").format(format)
-    race.stream("bids", reader.option("maxFilesPerTrigger", 1).load(str(folder)), time="ts")
-    query = race.sql("SELECT k, v FROM bids")
+    hr.stream("bids", reader.option("maxFilesPerTrigger", 1).load(str(folder)), time="ts")
+    query = hr.sql("SELECT k, v FROM bids")
     query.writeStream.queryName("q").format("results").start()
-    return race
+    return hr
 
 
 def truncated(file: Path) -> None:
@@ -87,9 +87,9 @@ def test_a_file_that_cannot_be_read_is_named(
     folder = tmp_path / "bids"
     folder.mkdir()
     make(folder / name)
-    race = race_over(spark, folder, format)
-    race.start(availableNow=True)
-    error = refused(race.awaitTermination)
+    hr = engine_over(spark, folder, format)
+    hr.start(availableNow=True)
+    error = refused(hr.awaitTermination)
     check_error(error, "STREAM_FAILED", f"bids/{name}", "cannot read", words)
 
 
@@ -100,14 +100,14 @@ def test_a_folder_that_goes_is_named(spark: SparkSession, tmp_path: Path) -> Non
     for number in range(20):
         parquet_file(folder / f"{number}.parquet", 1)
         os.utime(folder / f"{number}.parquet", (1_700_000_000 + number,) * 2)
-    race = race_over(spark, folder)
-    race.start()
+    hr = engine_over(spark, folder)
+    hr.start()
     until = time.monotonic() + 60
-    while race.lastProgress is None:
+    while hr.lastProgress is None:
         assert time.monotonic() < until
         time.sleep(0.02)
     shutil.rmtree(folder)
-    error = refused(race.awaitTermination)
+    error = refused(hr.awaitTermination)
     check_error(error, "STREAM_FAILED", "'bids' failed", f"the folder {folder} is gone")
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.checkpoint.checkpoint import Checkpoint, Publication
+from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import LocalFiles
 from headrace.errors import CheckpointError
 from headrace.state.arrangement import StateFile
 from headrace.state.committed import Committed, Intent
+from headrace.state.publication import Publication
 from headrace.state.sealed import digest, sealed, unsealed
 
 FILES = LocalFiles()

@@ -2,7 +2,7 @@
 
 Every query's output, epoch by epoch, is what the oracle gives to it alone over what it was entitled
 to: everything to those that were there from the start, and to those that joined late what is whole
-since they did (``docs/semantics.md``, queries that join a running race).
+since they did (``docs/semantics.md``, queries that join a running engine).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def test_two_hundred_queries_while_a_hundred_leave_and_a_hundred_come(
     player = Player.on(spark, tmp_path, plot, MERGED_FILES)
     player.begin(plot.live(0))
     player.run(range(1, plot.epochs + 1))
-    jobs = [int(epoch["jobs"]) for epoch in player.stage.race.recentProgress]
-    player.stage.race.stop()
+    jobs = [int(epoch["jobs"]) for epoch in player.stage.hr.recentProgress]
+    player.stage.hr.stop()
     check(player, plot, tally)
     # Two hundred results, each with a job of its own, would be two hundred.
     assert max(jobs) <= 40, jobs
@@ -95,7 +95,7 @@ def test_queries_that_come_and_go_and_a_process_that_is_killed(
     player.begin(CUT_SHORT.live(CUT_AT - 1))
     # An epoch that was committed is not done again, and tells nothing.
     player.run(range(CUT_AT + committed, CUT_SHORT.epochs + 1))
-    player.stage.race.stop()
+    player.stage.hr.stop()
     check(player, CUT_SHORT, tally)
 
 
@@ -128,7 +128,7 @@ class Oracle:
     """What each query is owed."""
 
     def __init__(self, player: Player, epochs: Sequence[Mapping[str, Any]]) -> None:
-        self._race = player.stage.race
+        self._engine = player.stage.hr
         self._epochs = epochs
         self._answers = lru_cache(self._answer)
 
@@ -157,7 +157,7 @@ class Oracle:
         return run_epochs(plan, epochs, mode=OutputMode(mode), watermarks=marks)
 
     def _plan(self, text: str) -> Node:
-        return self._race.sql(text).plan
+        return self._engine.sql(text).plan
 
     def _joined_at(self, query: Planned) -> datetime.datetime:
         """The least time after everything that its streams had shown before it joined."""

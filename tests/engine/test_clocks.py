@@ -62,7 +62,7 @@ def test_random_histories(seed: int) -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    """A race that lives long must not remember every nap of its streams."""
+    """An engine that lives long must not remember every nap of its streams."""
     clocks = Clocks()
     groups = [frozenset("ab"), frozenset("cd")]
     for reading in random_history(random.Random(1), 3_000):

@@ -1,8 +1,8 @@
 """Storage that dies in the middle of everything: before, after or within each of its operations.
 
-A race of three epochs with two sinks is led by owners that lose their storage at the first, second,
-third … operation. Whatever was lost, the next owner brings it to the same end: every epoch is
-published once and whole, and the state holds what its commit names and nothing else.
+An engine of three epochs with two sinks is led by owners that lose their storage at the first,
+second, third … operation. Whatever was lost, the next owner brings it to the same end: every epoch
+is published once and whole, and the state holds what its commit names and nothing else.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from headrace.engine.checkpoint import lease
-from headrace.engine.checkpoint.checkpoint import Checkpoint, Publication
+from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import LocalFiles
 from headrace.engine.checkpoint.processes import Process, this_process
 from headrace.state.arrangement import StateFile
 from headrace.state.committed import Intent
+from headrace.state.publication import Publication
 from tests.engine.test_checkpoint import put
 
 EPOCHS = 3

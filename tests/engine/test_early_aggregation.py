@@ -1,7 +1,7 @@
 """Random aggregates over joins: every choice of inputs to aggregate early gives the same rows.
 
 All 2^m plans of a query, the one that chooses for itself and the one that aggregates late run as
-queries of one race, over streams with late, duplicate, NULL, empty and skewed input, and are
+queries of one engine, over streams with late, duplicate, NULL, empty and skewed input, and are
 compared with the oracle epoch by epoch. The engine forgets everything but its checkpoint in the
 middle, goes on with the other executor, and merges its files early.
 

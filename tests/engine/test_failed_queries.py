@@ -90,12 +90,12 @@ def test_the_start_is_refused_until_somebody_decides(spark: SparkSession, tmp_pa
         CheckAnswer("shares", ("a", span(0, 10), 20)),
         CheckAnswer("sums", ("a", span(0, 10), 5), ("a", span(10, 20), 0), ("a", span(20, 30), 4)),
     )
-    text = str(refused(lambda: stage.race.start(availableNow=True)))
+    text = str(refused(lambda: stage.hr.start(availableNow=True)))
     for word in ("shares=retry", "shares=skip", "shares=drop", "spark.headrace.failedQueries"):
         assert word in text
     del stage.queries["shares"]
     stage.open()
-    check_error(refused(lambda: stage.race.start()), "QUERY_FAILED_BEFORE", "drop")
+    check_error(refused(lambda: stage.hr.start()), "QUERY_FAILED_BEFORE", "drop")
 
 
 @pytest.mark.parametrize("format", ["results", "parquet"])

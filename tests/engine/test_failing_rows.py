@@ -2,7 +2,7 @@
 
 Random aggregates over joins, with arguments, filters, groups and conditions that fail for some
 rows: rows that meet somebody, rows that meet nobody, or both. Aggregated late, early, and as the
-planner chooses, all beside each other in one race. What must come out is computed here, pair by
+planner chooses, all beside each other in one engine. What must come out is computed here, pair by
 pair in Python: the rows, or which errors there may be.
 
 ``python -m tests.engine.test_failing_rows SEED [EXECUTOR]`` runs one of them.
@@ -341,7 +341,7 @@ def _given(row: Row) -> Row:
 @pytest.mark.random
 def test_plans_fail_alike(spark: SparkSession, tmp_path: Path) -> None:
     """Of these, two answer and one fails."""
-    assert check(14, spark, "auto", tmp_path / "race") == (2, 1)
+    assert check(14, spark, "auto", tmp_path / "hr") == (2, 1)
 
 
 @pytest.mark.slow
@@ -352,7 +352,7 @@ def test_many_plans_fail_alike(
     executor: str, first: int, spark: SparkSession, tmp_path: Path
 ) -> None:
     for seed in range(first, first + 4):
-        check(seed, spark, executor, tmp_path / f"race{seed}")
+        check(seed, spark, executor, tmp_path / f"hr{seed}")
 
 
 def test_queries_answer_and_fail_about_as_often() -> None:
@@ -481,7 +481,7 @@ def forms(executor: str, spark: SparkSession, folder: Path) -> None:
 def test_rows_that_meet_nobody_fail_nothing(
     executor: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    forms(executor, spark, tmp_path / "race")
+    forms(executor, spark, tmp_path / "hr")
 
 
 if __name__ == "__main__":
@@ -498,11 +498,11 @@ if __name__ == "__main__":
     begin, _, end = sys.argv[1].partition("-")
     if begin == "forms":
         with tempfile.TemporaryDirectory() as place:
-            forms(chosen, session, Path(place) / "race")
+            forms(chosen, session, Path(place) / "hr")
         sys.exit()
     for one in range(int(begin), int(end or begin) + 1):
         with tempfile.TemporaryDirectory() as place:
             try:
-                print(one, *check(one, session, chosen, Path(place) / "race"), flush=True)
+                print(one, *check(one, session, chosen, Path(place) / "hr"), flush=True)
             except AssertionError as error:
                 print(one, "WRONG", str(error)[:1500], flush=True)

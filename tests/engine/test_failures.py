@@ -1,4 +1,4 @@
-"""What breaks while a race runs: sinks, expressions, sources, disks. Each ends in one line."""
+"""What breaks while an engine runs: sinks, expressions, sources, disks. Each ends in one line."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_source_that_disappears(spark: SparkSession, tmp_path: Path) -> None:
     def connect(stage: Stage) -> None:
         stage.session.dataSource.register(vanishing_source())
         frame = stage.session.readStream.format("vanishing").load()
-        stage.race.stream("sensor", frame, time="ts")
+        stage.hr.stream("sensor", frame, time="ts")
 
     stage = play(
         spark,
@@ -191,7 +191,7 @@ def test_a_source_that_disappears(spark: SparkSession, tmp_path: Path) -> None:
             "STREAM_FAILED",
             "stream 'sensor' failed",
             "the sensor is gone",
-            "start the race again; it resumes where it was",
+            "start the engine again; it resumes where it was",
         )
     assert stage.handles["counts"].exception() is None
     assert sorted(stage.commit()["queries"]) == ["counts", "heat", "hottest"]
@@ -282,9 +282,9 @@ def test_a_folder_that_disappears_and_comes_back(spark: SparkSession, tmp_path: 
     folder = tmp_path / "in" / "bids"
 
     def wait_for_a_look(stage: Stage) -> None:
-        known = len(stage.race.streamProgress("bids"))
+        known = len(stage.hr.streamProgress("bids"))
         stage.wait_until(
-            lambda: len(stage.race.streamProgress("bids")) > known or not stage.race.isActive,
+            lambda: len(stage.hr.streamProgress("bids")) > known or not stage.hr.isActive,
             "Spark to look",
         )
 
@@ -319,7 +319,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk(spark: SparkSession, tmp_path: Path, small_disk: Path) -> None:
-    """The race stops with one line; with room again it goes on, and nothing is lost."""
+    """The engine stops with one line; with room again it goes on, and nothing is lost."""
     stage = Stage(spark, tmp_path, {}, {"bids": BIDS})
     stage.checkpoint = small_disk / "checkpoint"
     stage.open()
@@ -368,4 +368,4 @@ def test_a_full_disk_under_a_sink(spark: SparkSession, tmp_path: Path, small_dis
     Restart().play(stage)
     Advance().play(stage)
     assert_same_rows(read_epochs(str(out)), [("a", 1), *((key, 2) for key in keys)])
-    stage.race.stop()
+    stage.hr.stop()

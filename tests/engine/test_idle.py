@@ -79,7 +79,7 @@ def check_epochs(stage: Stage, files: dict[str, list[list[tuple[Any, ...]]]]) ->
     ]
     idle = [intent["idle"] for intent in intents]
     for name, query in stage.queries.items():
-        expected = run_epochs(stage.race.sql(query.sql).plan, rows, idle=idle)
+        expected = run_epochs(stage.hr.sql(query.sql).plan, rows, idle=idle)
         for number, wanted in enumerate(expected, 1):
             found = read_epoch(stage.output(name), number)
             assert_same_rows(found, wanted, f"{name}, epoch {number}: {intents}")

@@ -38,46 +38,46 @@ SESSIONS = (
 
 
 @pytest.fixture(scope="module")
-def race(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Headrace:
+def hr(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Headrace:
     folder = tmp_path_factory.mktemp("surface")
-    race = Headrace(spark, checkpoint=str(folder / "state"))
+    hr = Headrace(spark, checkpoint=str(folder / "state"))
     for name in "abc":
         (folder / name).mkdir()
         frame = spark.readStream.schema("k BIGINT, v BIGINT, ts TIMESTAMP").parquet(
             str(folder / name)
         )
-        race.stream(name, frame, time="ts")
-    return race
+        hr.stream(name, frame, time="ts")
+    return hr
 
 
 def sql(hint: str = "") -> str:
     return THREE.format(hint=hint)
 
 
-def test_explain_shows_the_order_the_others_and_their_rules(race: Headrace) -> None:
-    text = race.sql(sql()).explanation()
+def test_explain_shows_the_order_the_others_and_their_rules(hr: Headrace) -> None:
+    text = hr.sql(sql()).explanation()
     assert "a, b, c: fully associative" in text
     assert "order (a ⋈ c) ⋈ b, by its windows alone" in text
     assert "hands on a.ts" in text
     assert "(b ⋈ c) ⋈ a  (largest_window_first" in text
-    described = json.loads(race.sql(sql()).explanation("json"))["joins"]
+    described = json.loads(hr.sql(sql()).explanation("json"))["joins"]
     assert described[0]["order"] == "(a ⋈ c) ⋈ b"
     assert len(described[0]["orders"]) == 6
 
 
-def test_explain_says_why_sessions_stay(race: Headrace) -> None:
-    text = race.sql(SESSIONS).explanation()
+def test_explain_says_why_sessions_stay(hr: Headrace) -> None:
+    text = hr.sql(SESSIONS).explanation()
     assert "a session join stays where it is" in text
     assert "Case A5" in text
     with pytest.raises(QueryError, match="sessions depend on the rows"):
-        race.sql(SESSIONS).in_order("b", "c", "a")
+        hr.sql(SESSIONS).in_order("b", "c", "a")
 
 
-def test_explain_says_why_ends_of_windows_stay(race: Headrace) -> None:
+def test_explain_says_why_ends_of_windows_stay(hr: Headrace) -> None:
     window = "window({0}.ts, '10 minutes'{1})"
     for slide, words in ((", '5 minutes'", "do not associate"), ("", "hands on its end")):
         one, other = (window.format(side, slide) for side in "ab")
-        query = race.sql(
+        query = hr.sql(
             f"SELECT p.k FROM (SELECT a.k, window_time(window) AS t FROM a JOIN b ON a.k = b.k "
             f"AND {one} = {other}) p JOIN c ON p.k = c.k "
             "AND window(p.t, '10 minutes') = window(c.ts, '10 minutes')"
@@ -85,12 +85,12 @@ def test_explain_says_why_ends_of_windows_stay(race: Headrace) -> None:
         assert words in query.explanation()
 
 
-def test_orders_can_be_forced(race: Headrace) -> None:
-    query = race.sql(sql())
+def test_orders_can_be_forced(hr: Headrace) -> None:
+    query = hr.sql(sql())
     forced = query.in_order("b", "c", "a")
     assert "in the order (b ⋈ c) ⋈ a" in str(forced.optimized.plan)
     assert "order (b ⋈ c) ⋈ a" in forced.explanation()
-    hinted = race.sql(sql("/*+ JOIN_ORDER(b, c, a) */"))
+    hinted = hr.sql(sql("/*+ JOIN_ORDER(b, c, a) */"))
     assert hinted.optimized.plan == forced.optimized.plan
     names = {entry.info.name: entry for entry in query.alternatives()}
     assert {f"join order {order}" for order in ("(a ⋈ b) ⋈ c", "(c ⋈ b) ⋈ a")} <= names.keys()
@@ -109,13 +109,11 @@ def test_orders_can_be_forced(race: Headrace) -> None:
         (("a", 3, "c"), "3 is no order"),
     ],
 )
-def test_senseless_orders_are_refused(
-    race: Headrace, order: tuple[object, ...], words: str
-) -> None:
+def test_senseless_orders_are_refused(hr: Headrace, order: tuple[object, ...], words: str) -> None:
     with pytest.raises(QueryError, match=words):
-        race.sql(sql()).in_order(*order)
+        hr.sql(sql()).in_order(*order)
     with pytest.raises(QueryError, match="joins no streams"):
-        race.sql("SELECT k FROM a").in_order("a")
+        hr.sql("SELECT k FROM a").in_order("a")
 
 
 @pytest.mark.parametrize(
@@ -147,18 +145,18 @@ def test_senseless_orders_are_refused(
     ],
 )
 def test_bad_joins_are_refused_with_a_hint(
-    race: Headrace, text: str, condition: str | None, hint: str
+    hr: Headrace, text: str, condition: str | None, hint: str
 ) -> None:
     with pytest.raises(HeadraceError) as caught:
-        race.sql(text)
+        hr.sql(text)
     if condition is not None:
         assert caught.value.condition == condition
     assert caught.value.hint
     assert hint in str(caught.value)
 
 
-def test_state_without_end_is_told(race: Headrace) -> None:
-    advice = race.sql("SELECT a.v FROM a JOIN b ON a.k = b.k").explanation("extended")
+def test_state_without_end_is_told(hr: Headrace) -> None:
+    advice = hr.sql("SELECT a.v FROM a JOIN b ON a.k = b.k").explanation("extended")
     assert "ttl" in advice.split("== Advice ==")[1]
 
 

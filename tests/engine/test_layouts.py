@@ -16,9 +16,9 @@ from headrace.planner.pane_layout import (
     Generation,
     LayoutPolicy,
     PanePlan,
-    decide,
     describe_windows,
     forced_sharings,
+    plan_pane_layouts,
 )
 from headrace.sql import plan_query
 from headrace.stats.load import Load, observed_load
@@ -64,7 +64,7 @@ def active_stores(*plans: Node, panes: PanePlan | None = None) -> list[str]:
 
 
 def test_windows_of_one_query_share_their_common_pane() -> None:
-    decided, changes = decide([counts(20, 30, 40)], PanePlan(), {}, LayoutPolicy())
+    decided, changes = plan_pane_layouts([counts(20, 30, 40)], PanePlan(), {}, LayoutPolicy())
     assert minutes(decided) == [[10]]
     assert not changes
 
@@ -72,7 +72,7 @@ def test_windows_of_one_query_share_their_common_pane() -> None:
 def test_queries_share_whatever_columns_they_aggregate() -> None:
     one, two = counts(20), counts(30, what="SUM(price)")
     assert Grouping.of(aggregate(one)).family == Grouping.of(aggregate(two)).family
-    decided, _ = decide([one, two], PanePlan(), {}, LayoutPolicy())
+    decided, _ = plan_pane_layouts([one, two], PanePlan(), {}, LayoutPolicy())
     assert minutes(decided) == [[10]]
     assert len(active_stores(one, two, panes=decided)) == 1
 
@@ -87,7 +87,7 @@ def test_another_filter_or_key_is_another_grouping() -> None:
 
 def test_a_coarser_grouping_takes_the_panes_of_a_finer_one() -> None:
     finer, coarser, total = counts(20, keys="auction, bidder"), counts(30), counts(40, keys="")
-    decided, _ = decide([total, coarser, finer], PanePlan(), {}, LayoutPolicy())
+    decided, _ = plan_pane_layouts([total, coarser, finer], PanePlan(), {}, LayoutPolicy())
     assert len(decided.hosts) == 2
     assert minutes(decided) == [[10]]
     assert len(active_stores(total, coarser, finer, panes=decided)) == 1
@@ -95,13 +95,13 @@ def test_a_coarser_grouping_takes_the_panes_of_a_finer_one() -> None:
 
 def test_the_order_of_keys_makes_no_other_grouping() -> None:
     one, two = counts(20, keys="auction, bidder"), counts(30, keys="bidder, auction")
-    decided, _ = decide([one, two], PanePlan(), {}, LayoutPolicy())
+    decided, _ = plan_pane_layouts([one, two], PanePlan(), {}, LayoutPolicy())
     assert len(active_stores(one, two, panes=decided)) == 1
 
 
 def test_explain_tells_of_the_panes_that_others_made_necessary() -> None:
     mine, other = counts(20), counts(30, keys="auction, bidder")
-    decided, _ = decide([other, mine], PanePlan(), {}, LayoutPolicy())
+    decided, _ = plan_pane_layouts([other, mine], PanePlan(), {}, LayoutPolicy())
     (windows,) = describe_windows(mine, decided, {}, LayoutPolicy())
     assert windows.title == "auction of bids, from panes by auction, bidder"
     assert windows.graph.factors == (tumbling(10 * MINUTE),)
@@ -109,8 +109,8 @@ def test_explain_tells_of_the_panes_that_others_made_necessary() -> None:
 
 def test_a_grouping_keeps_its_host_when_the_finer_query_leaves() -> None:
     finer, coarser = counts(20, keys="auction, bidder"), counts(30)
-    both, _ = decide([finer, coarser], PanePlan(), {}, LayoutPolicy())
-    alone, changes = decide([coarser], both, {}, LayoutPolicy())
+    both, _ = plan_pane_layouts([finer, coarser], PanePlan(), {}, LayoutPolicy())
+    alone, changes = plan_pane_layouts([coarser], both, {}, LayoutPolicy())
     assert alone.hosts == both.hosts
     assert not changes
     # The host's other key is still read, or its panes could not be made.
@@ -120,23 +120,23 @@ def test_a_grouping_keeps_its_host_when_the_finer_query_leaves() -> None:
 
 def test_a_grouping_that_has_panes_of_its_own_takes_no_host() -> None:
     finer, coarser = counts(20, keys="auction, bidder"), counts(30)
-    first, _ = decide([coarser], PanePlan(), {}, LayoutPolicy())
-    both, _ = decide([finer, coarser], first, {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([coarser], PanePlan(), {}, LayoutPolicy())
+    both, _ = plan_pane_layouts([finer, coarser], first, {}, LayoutPolicy())
     assert not both.hosts
 
 
 def test_a_host_that_saves_nothing_is_none() -> None:
     finer, coarser = counts(20, keys="auction, bidder"), counts(30)
-    first, _ = decide([finer], PanePlan(), {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([finer], PanePlan(), {}, LayoutPolicy())
     (family,) = first.generations
     sparse = Load(1_000_000, 1_000_000, 10_000_000)
-    both, _ = decide([finer, coarser], first, {family: sparse}, LayoutPolicy())
+    both, _ = plan_pane_layouts([finer, coarser], first, {family: sparse}, LayoutPolicy())
     assert not both.hosts
 
 
 def test_a_window_that_needs_another_pane_begins_a_generation() -> None:
-    first, _ = decide([counts(20)], PanePlan(), {}, LayoutPolicy())
-    second, changes = decide([counts(20), counts(30)], first, {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([counts(20)], PanePlan(), {}, LayoutPolicy())
+    second, changes = plan_pane_layouts([counts(20), counts(30)], first, {}, LayoutPolicy())
     (generations,) = second.generations.values()
     assert [g.number for g in generations] == [1, 2]
     assert "windows that need it" in changes[0].text
@@ -146,8 +146,8 @@ def test_a_window_that_needs_another_pane_begins_a_generation() -> None:
 
 
 def test_a_window_that_fits_the_panes_changes_nothing() -> None:
-    first, _ = decide([counts(20, 30)], PanePlan(), {}, LayoutPolicy())
-    second, changes = decide([counts(20, 30), counts(50)], first, {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([counts(20, 30)], PanePlan(), {}, LayoutPolicy())
+    second, changes = plan_pane_layouts([counts(20, 30), counts(50)], first, {}, LayoutPolicy())
     assert not changes
     assert minutes(second) == [[10]]
 
@@ -158,20 +158,22 @@ def test_a_layout_changes_only_for_a_gain() -> None:
         "SELECT COUNT(*) AS n FROM bids GROUP BY auction, "
         "windows(window(ts, '60 seconds'), window(ts, '61 seconds'))"
     )
-    first, _ = decide([node], PanePlan(), {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([node], PanePlan(), {}, LayoutPolicy())
     (family,) = first.generations
     (generation,) = first.generations[family]
     assert [p.length for p in generation.layout.panes] == [1_000]
     few_rows_each = Load(1_000_000, 1_000_000, 1_000)
-    kept, _ = decide([node], first, {family: few_rows_each}, LayoutPolicy(least_gain=0.99))
+    kept, _ = plan_pane_layouts(
+        [node], first, {family: few_rows_each}, LayoutPolicy(least_gain=0.99)
+    )
     assert len(kept.generations[family]) == 1
-    changed, changes = decide([node], first, {family: few_rows_each}, LayoutPolicy())
+    changed, changes = plan_pane_layouts([node], first, {family: few_rows_each}, LayoutPolicy())
     assert [p.length for p in changed.generations[family][-1].layout.panes] == [60_000, 61_000]
     assert "expected to save" in changes[0].text
 
 
 def test_a_plan_survives_json() -> None:
-    decided, _ = decide(
+    decided, _ = plan_pane_layouts(
         [counts(20, keys="auction, bidder"), counts(30)], PanePlan(), {}, LayoutPolicy()
     )
     again = PanePlan.from_json(json.loads(json.dumps(decided.to_json())))

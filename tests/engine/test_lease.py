@@ -62,7 +62,7 @@ def test_a_second_owner_is_refused(tmp_path: Path) -> None:
     first.open()
     error = refusal(owner(tmp_path))
     assert error.condition == "CHECKPOINT_IN_USE"
-    assert "in use by another race of this process, since 20" in error.message
+    assert "in use by another engine of this process, since 20" in error.message
     assert error.hint == "stop that one first"
     first.close()
     second = owner(tmp_path)
@@ -195,7 +195,7 @@ def test_a_former_owner_cannot_commit(tmp_path: Path) -> None:
     first, one, second, same = taken_over(tmp_path)
     late = named(one, tmp_path, 2, first)
     second.commit(named(same, tmp_path, 2, second))
-    with pytest.raises(CheckpointError, match="was taken over by another race") as caught:
+    with pytest.raises(CheckpointError, match="was taken over by another engine") as caught:
         first.commit(late)
     assert caught.value.condition == "CHECKPOINT_LOST"
     check_whole(tmp_path, second, 2)

@@ -1,4 +1,4 @@
-"""How races, queries and sinks live on: restarts, crashes, comings and goings, old age."""
+"""How engines, queries and sinks live on: restarts, crashes, comings and goings, old age."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_restarts_and_crashes_between_any_two_batches(spark: SparkSession, tmp_p
     ]
     for name, text in queries.items():
         mode = OutputMode.UPDATE if name == "so_far" else OutputMode.APPEND
-        expected = run_epochs(stage.race.sql(text).plan, epochs, mode=mode)
+        expected = run_epochs(stage.hr.sql(text).plan, epochs, mode=mode)
         assert sum(map(bool, expected)) > 3, "there is something to lose"
         for number, rows in enumerate(expected, 1):
             found = read_epoch(stage.output(name), number)
@@ -93,7 +93,7 @@ def test_restarts_and_crashes_between_any_two_batches(spark: SparkSession, tmp_p
     assert stage.last_epoch() == len(breaks)
 
 
-def test_queries_join_and_leave_while_the_race_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_queries_join_and_leave_while_the_engine_runs(spark: SparkSession, tmp_path: Path) -> None:
     clicks = Stream("clicks", "page string, ts timestamp")
     play(
         spark,
@@ -231,7 +231,7 @@ def unknown_files(stage: Stage) -> set[str]:
     last = stage.commit()
     known = {file["path"] for a in last["arrangements"].values() for file in a["files"]}
     known |= {path for _, path in last["garbage"]}
-    # Files are merged after a commit; until the next one only the race itself knows of them.
+    # Files are merged after a commit; until the next one only the engine itself knows of them.
     newest = f"{last['epoch']:010d}-"
     root = stage.checkpoint
     found = [p for area in ("state", "results") for p in (root / area).rglob("*.parquet")]

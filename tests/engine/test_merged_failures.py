@@ -51,7 +51,7 @@ def check_health(stage: Stage, failed: set[str]) -> None:
 
 def one_result(stage: Stage) -> bool:
     """Whether one operator feeds the sinks of all queries."""
-    runner = stage.race._race._runner
+    runner = stage.hr._engine._runner
     assert runner is not None
     return len({id(operator) for operator in runner.physical.outputs.values()}) == 1
 
@@ -253,7 +253,7 @@ def test_a_late_joiner_says_from_when_after_a_restart(spark: SparkSession, tmp_p
     """It is merged with the others by then, and what it put out still begins where it began."""
 
     def is_apart(stage: Stage) -> bool:
-        return "late" in stage.race._race.apart
+        return "late" in stage.hr._engine.apart
 
     def says_from_when(stage: Stage) -> None:
         assert stage.handles["late"].status["from"] == "2024-01-01T00:00:01.001Z"
@@ -303,7 +303,7 @@ def test_one_result_for_sinks_of_all_kinds(spark: SparkSession, tmp_path: Path) 
         reader = stage.session.readStream.schema(BIDS.columns).option("maxFilesPerTrigger", 1)
         tag = functions.expr("reflect('java.util.UUID', 'randomUUID')")
         frame = reader.parquet(str(tmp_path / "in" / "bids")).withColumn("tag", tag)
-        stage.race.stream("tagged", frame, time="ts")
+        stage.hr.stream("tagged", frame, time="ts")
 
     words = {
         "memory": ["v > 1", "NOT v <= 1"],

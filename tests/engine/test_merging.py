@@ -46,20 +46,20 @@ SAME_TOTAL = (
 
 def operators(stage: Stage) -> dict[str, int]:
     """By query, which operator feeds its sink."""
-    runner = stage.race._race._runner
+    runner = stage.hr._engine._runner
     assert runner is not None
     return {name: id(operator) for name, operator in runner.physical.outputs.items()}
 
 
 def stores(stage: Stage) -> list[str]:
-    runner = stage.race._race._runner
+    runner = stage.hr._engine._runner
     assert runner is not None
     return sorted(store.name for store in runner.physical.stores)
 
 
 def base(stage: Stage, name: str) -> int:
     """The operator below the projections that only rename."""
-    runner = stage.race._race._runner
+    runner = stage.hr._engine._runner
     assert runner is not None
     operator = runner.physical.outputs[name]
     while operator.inputs and not operator.stores:
@@ -183,7 +183,7 @@ def assert_as_the_oracle(stage: Stage, texts: dict[str, str]) -> None:
     """Every epoch of every query is what the oracle has for it alone."""
     epochs = [{"bids": BIDS.table(rows).to_pylist()} for rows in ROWS]
     for name, text in texts.items():
-        query = stage.race.sql(text)
+        query = stage.hr.sql(text)
         expected = run_epochs(query.plan, epochs, mode=stage.handles[name]._sink.mode)
         for number, rows in enumerate(expected, 1):
             found = read_epoch(stage.output(name), number)
@@ -264,7 +264,7 @@ def test_joins_in_common(
         for ours, theirs in zip(bids, asks, strict=True)
     ]
     for name, text in texts.items():
-        expected = run_epochs(stage.race.sql(text).plan, epochs)
+        expected = run_epochs(stage.hr.sql(text).plan, epochs)
         assert any(expected)
         for number, rows in enumerate(expected, 1):
             found = read_epoch(stage.output(name), number)

@@ -47,7 +47,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class Life:
-    """Random queries under odd names, in a race over files that is opened anew for every epoch."""
+    """Random queries under odd names, in an engine that is opened anew for every epoch."""
 
     def __init__(self, spark: SparkSession, folder: Path, executor: str, seed: int) -> None:
         self.chance = random.Random(f"names {seed}")
@@ -89,22 +89,22 @@ class Life:
 
     @contextlib.contextmanager
     def epoch(self, number: int) -> Iterator[tuple[Headrace, list[QueryHandle]]]:
-        """One epoch of a race that knows nothing but its checkpoint, with what it prints."""
+        """One epoch of an engine that knows nothing but its checkpoint, with what it prints."""
         for stream, rows in self.cases[0].epochs[number].items():
             self._add_file(stream, rows, number)
-        race = self._open()
-        handles = [self._start(race, index) for index in range(QUERIES)]
-        race.explanation()
+        hr = self._open()
+        handles = [self._start(hr, index) for index in range(QUERIES)]
+        hr.explanation()
         with contextlib.redirect_stdout(io.StringIO()):
-            race.start(availableNow=True)
-            race.awaitTermination()
-        yield race, handles
+            hr.start(availableNow=True)
+            hr.awaitTermination()
+        yield hr, handles
 
     def _open(self) -> Headrace:
-        race = Headrace(self.session, str(self.folder / "checkpoint"))
+        hr = Headrace(self.session, str(self.folder / "checkpoint"))
         for stream, source in self.renamed.streams.items():
             reader = self.session.readStream.schema(ddl(source.schema))
-            race.stream(
+            hr.stream(
                 self.respelt(source.stream),
                 reader.option("maxFilesPerTrigger", 1).parquet(str(self._input(stream))),
                 self.respelt(source.time),
@@ -114,11 +114,11 @@ class Life:
         for name, table in self.renamed.tables.items():
             rows = arrow_table(self.renamed.rows(self.cases[0].tables[name]), table.schema)
             frame = self.session.createDataFrame(rows, ddl(table.schema))
-            race.table(self.respelt(table.table), frame)
-        return race
+            hr.table(self.respelt(table.table), frame)
+        return hr
 
-    def _start(self, race: Headrace, index: int) -> QueryHandle:
-        query = race.sql(self.renamed.sql[index])
+    def _start(self, hr: Headrace, index: int) -> QueryHandle:
+        query = hr.sql(self.renamed.sql[index])
         query.explanation()
         writer = query.writeStream.queryName(self.respelt(self.names[index]))
         twin = query.writeStream.queryName(self.respelt(self.twins[index]))
@@ -157,7 +157,7 @@ def live(life: Life) -> int:
     """Live through all epochs and compare; the number of rows that came out."""
     expected = [case.expected() for case in life.cases]
     for number in range(EPOCHS):
-        with life.epoch(number) as (race, handles):
+        with life.epoch(number) as (hr, handles):
             for index, rows in enumerate(expected):
                 context = f"epoch {number} of {life.cases[index]}\nas {life.renamed.sql[index]}"
                 found = read_epoch(life.output(index), number + 1)
@@ -170,7 +170,7 @@ def live(life: Life) -> int:
                         view = life.session.table(quoted(twin.name))
                         assert_same_rows(spark_rows(view), rows[number], context)
                     case "results":
-                        kept = spark_rows(race.results(life.respelt(twin.name)))
+                        kept = spark_rows(hr.results(life.respelt(twin.name)))
                         sql = life.cases[index].query.sql
                         if "trailing(" not in sql and "landmark(" not in sql:
                             assert_same_rows(
@@ -210,13 +210,13 @@ def test_a_name_keeps_its_case_and_is_found_without_it(spark: SparkSession, tmp_
         "SELECT 2L, 7L, TIMESTAMP '2024-01-01 00:00:12'"
     ).coalesce(1).write.mode("overwrite").parquet(str(tmp_path / "bids"))
     bids = session.readStream.schema(columns).parquet(str(tmp_path / "bids"))
-    race = Headrace(session, str(tmp_path / "checkpoint"))
-    race.stream("Bids", bids, time="TS")
-    race.table("Person", session.createDataFrame([(1, "Ann")], "Id bigint, Name string"))
+    hr = Headrace(session, str(tmp_path / "checkpoint"))
+    hr.stream("Bids", bids, time="TS")
+    hr.table("Person", session.createDataFrame([(1, "Ann")], "Id bigint, Name string"))
     for name in ("bids", "BIDS", "person"):
         with pytest.raises(StreamError, match="already; case makes no difference"):
-            race.stream(name, bids, time="Ts")
-    query = race.sql(
+            hr.stream(name, bids, time="Ts")
+    query = hr.sql(
         "WITH Seen AS (SELECT B.auction, p.NAME AS Who, b.PRICE, b.ts FROM bids AS B "
         "LEFT JOIN PERSON AS P ON b.AUCTION = p.id) "
         "SELECT WHO, window, SUM(price) AS Total FROM seen GROUP BY who, WINDOW(tS, '10 seconds')"
@@ -227,41 +227,41 @@ def test_a_name_keeps_its_case_and_is_found_without_it(spark: SparkSession, tmp_
     hot = query.writeStream.queryName("Hot").format("results").start()
     with pytest.raises(QueryError, match="a query named 'Hot' already"):
         query.writeStream.queryName("hot").format("noop").start()
-    race.start(availableNow=True)
-    race.awaitTermination()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     assert hot.name == "Hot"
     assert (hot.lastProgress or {})["name"] == "Hot"
-    assert list((race.lastProgress or {})["watermarks"]) == ["Bids"]
-    assert race.streamProgress("BIDS") == race.streamProgress("Bids") != []
-    assert race.results("HOT").columns == ["WHO", "window", "Total"]
-    assert_same_rows(spark_rows(race.results("hoT")), [("Ann", span(0, 10), 5)])
+    assert list((hr.lastProgress or {})["watermarks"]) == ["Bids"]
+    assert hr.streamProgress("BIDS") == hr.streamProgress("Bids") != []
+    assert hr.results("HOT").columns == ["WHO", "window", "Total"]
+    assert_same_rows(spark_rows(hr.results("hoT")), [("Ann", span(0, 10), 5)])
     assert sorted(os.listdir(tmp_path / "checkpoint" / "ingest")) == ["bids"]
     hot.stop()
-    race.drop("bIDS")
+    hr.drop("bIDS")
     with pytest.raises(HeadraceError, match="no stream 'Bids'"):
-        race.drop("Bids")
+        hr.drop("Bids")
 
 
 def test_names_that_cannot_work_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    race = Headrace(spark, str(tmp_path / "checkpoint"))
+    hr = Headrace(spark, str(tmp_path / "checkpoint"))
     clock = spark.readStream.format("rate").load()
     for name in ("", "a b", "a.b", "a/b", "..", "100%", "it's", "`", "a-b", "x" * 256, "\n"):
         with pytest.raises(StreamError, match="is no name for a stream or table"):
-            race.stream(name, clock, time="timestamp")
+            hr.stream(name, clock, time="timestamp")
     for name in ("", "a b", "a.b", "../x", "a%b", "`q`", "x" * 256):
         with pytest.raises(QueryError, match="is no name for a query"):
-            QueryWriter(race.read).queryName(name)  # type: ignore[arg-type]
+            QueryWriter(hr.read).queryName(name)  # type: ignore[arg-type]
     with pytest.raises(StreamError, match="'value' and 'VALUE'") as twice:
-        race.stream("s", clock.selectExpr("timestamp", "value", "1 AS VALUE"), time="timestamp")
+        hr.stream("s", clock.selectExpr("timestamp", "value", "1 AS VALUE"), time="timestamp")
     assert twice.value.condition == "DUPLICATE_COLUMN"
     with pytest.raises(StreamError, match="'Processing_Time' and 'processing_time'"):
-        race.stream("s", clock.selectExpr("value AS Processing_Time"), time="processing")
-    race.stream("s", clock.selectExpr("timestamp", "value AS __new"), time="TIMESTAMP")
+        hr.stream("s", clock.selectExpr("value AS Processing_Time"), time="processing")
+    hr.stream("s", clock.selectExpr("timestamp", "value AS __new"), time="TIMESTAMP")
     # A column that no query reads is in nobody's way.
-    race.sql("SELECT timestamp FROM s").writeStream.queryName("fine").format("noop").start()
+    hr.sql("SELECT timestamp FROM s").writeStream.queryName("fine").format("noop").start()
     for sql in ("SELECT `__NEW` AS n FROM s", "SELECT 1 AS __epoch FROM s"):
         with pytest.raises(QueryError, match="names that begin with '__'") as reserved:
-            race.sql(sql).writeStream.queryName("bad").format("noop").start()
+            hr.sql(sql).writeStream.queryName("bad").format("noop").start()
         assert reserved.value.condition == "RESERVED_NAME"
 
 
@@ -269,12 +269,12 @@ def test_a_session_with_case_sensitive_names(spark: SparkSession, tmp_path: Path
     """Headrace's own session decides: columns that differ in case only are refused."""
     session = spark.newSession()
     session.conf.set("spark.sql.caseSensitive", "true")
-    race = Headrace(session, str(tmp_path / "checkpoint"))
+    hr = Headrace(session, str(tmp_path / "checkpoint"))
     both = session.readStream.format("rate").load().selectExpr("timestamp", "1 AS a", "2 AS A")
     with pytest.raises(StreamError, match="'a' and 'A'"):
-        race.stream("s", both, time="timestamp")
-    race.stream("S", both.selectExpr("timestamp", "A AS Price"), time="Timestamp")
-    assert race.sql("SELECT PRICE FROM s").columns == ["PRICE"]
+        hr.stream("s", both, time="timestamp")
+    hr.stream("S", both.selectExpr("timestamp", "A AS Price"), time="Timestamp")
+    assert hr.sql("SELECT PRICE FROM s").columns == ["PRICE"]
 
 
 def test_results_that_were_kept_under_the_name_itself() -> None:

@@ -74,7 +74,7 @@ def test_file_operations(store: Any, tmp_path: Path) -> None:
     }
 
 
-def test_a_race_that_is_killed_again_and_again(store: Any, tmp_path: Path) -> None:
+def test_a_engine_that_is_killed_again_and_again(store: Any, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number, rows in enumerate(FILES):
         file = tmp_path / "in" / f"{number}.parquet"

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.checkpoint.checkpoint import Checkpoint, Publication
+from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import LocalFiles
 from headrace.state.arrangement import StateFile
 from headrace.state.committed import Committed
+from headrace.state.publication import Publication
 from tests.engine.test_checkpoint import put
 
 

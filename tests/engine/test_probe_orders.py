@@ -177,7 +177,7 @@ def test_the_published_model_can_be_chosen_by() -> None:
     assert ours.orders[A] == ((A, C), (A, B))
 
 
-# --- In a race ------------------------------------------------------------------------------------
+# --- In an engine ---------------------------------------------------------------------------------
 
 STREAMS = [Stream(name, "k bigint, v bigint, ts timestamp") for name in "abc"]
 STAR = "SELECT a.v AS av, b.v AS bv, c.v AS cv FROM a JOIN b ON a.k = b.k JOIN c ON a.k = c.k"
@@ -197,9 +197,9 @@ def epochs_of(chance: random.Random, count: int) -> list[Step]:
 @pytest.mark.spark
 def test_changes_are_seen_in_progress_and_in_explain(spark: SparkSession, tmp_path: Path) -> None:
     def told(stage: Stage) -> None:
-        changes = [c for epoch in stage.race.recentProgress for c in epoch["planChanges"]]
+        changes = [c for epoch in stage.hr.recentProgress for c in epoch["planChanges"]]
         assert any("probe order a → c → b (was a → b → c" in change for change in changes)
-        query = stage.race.sql(STAR)
+        query = stage.hr.sql(STAR)
         text = query.explanation()
         assert "a → c → b" in text
         assert "by dp_pick with the cost model 'engine'" in text
@@ -282,8 +282,8 @@ def test_the_order_of_the_text_where_joins_are_not_reordered(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     def told(stage: Stage) -> None:
-        assert not any(epoch["planChanges"] for epoch in stage.race.recentProgress)
-        assert "as written" in stage.race.sql(STAR).explanation()
+        assert not any(epoch["planChanges"] for epoch in stage.hr.recentProgress)
+        assert "as written" in stage.hr.sql(STAR).explanation()
 
     play(
         spark,

@@ -325,7 +325,7 @@ def results(
     settings = {**PATIENT, "spark.headrace.epoch.alignment": "1000 days"}
     for key, value in settings.items():
         spark.conf.set(key, value)
-    race = Headrace(spark, checkpoint=str(folder / "state"))
+    hr = Headrace(spark, checkpoint=str(folder / "state"))
     for key in settings:
         spark.conf.unset(key)
     for name, rows in STREAMS.items():
@@ -340,7 +340,7 @@ def results(
             .option("maxFilesPerTrigger", 1)
             .parquet(str(folder / name))
         )
-        race.stream(name, frame, time="ts", delay="0 seconds")
+        hr.stream(name, frame, time="ts", delay="0 seconds")
     queries: dict[str, Query] = {}
     keys: dict[str, str] = {}
     for case in CASES:
@@ -348,20 +348,20 @@ def results(
             text = sql_of(case, order)
             keys[f"{case.name} {order}"] = text
             if text not in queries:
-                queries[text] = race.sql(text)
+                queries[text] = hr.sql(text)
             if order == "ABC_a" and not case.streams:
                 keys[f"{case.name} in_order"] = f"{text} in_order"
                 queries[f"{text} in_order"] = queries[text].in_order("b", "c", "a")
     for number, query in enumerate(queries.values()):
         query.writeStream.queryName(f"q{number}").format("results").start()
-    race.start(availableNow=True)
-    race.awaitTermination()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     found = {}
     for number, (text, query) in enumerate(queries.items()):
-        rows = [tuple(row) for row in race.results(f"q{number}").collect() if row[0] == 1]
+        rows = [tuple(row) for row in hr.results(f"q{number}").collect() if row[0] == 1]
         found[text] = fingerprint(rows, _names(query))
     yield {key: found[text] for key, text in keys.items()}
-    race.stop()
+    hr.stop()
 
 
 def _names(query: Query) -> list[str]:
@@ -369,7 +369,7 @@ def _names(query: Query) -> list[str]:
 
 
 def test_rows_and_hashes(results: dict[str, tuple[int, str]]) -> None:
-    """One test for all cases: they are run together, in one race.
+    """One test for all cases: they are run together, in one engine.
 
     ``in_order`` is B with C first, by what the conditions of ABC imply, whether or not BCA means
     the same.

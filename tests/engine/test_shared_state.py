@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.compiler.compile import compile_queries
-from headrace.compiler.physical_plan import Physical
+from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.engine.execution.executor import Executor
 from headrace.operators.rows.row_store import Retention
 from headrace.optimizer import optimize
@@ -243,13 +243,13 @@ def test_who_leaves_takes_no_state_of_a_late_joiner_along(
     )
 
 
-def compiled(queries: Sequence[tuple[str, int | None]]) -> Physical:
+def compiled(queries: Sequence[tuple[str, int | None]]) -> PhysicalPlan:
     """Queries with the moments from which they see rows."""
     live = []
-    for number, (sql, visible_from) in enumerate(queries):
+    for number, (sql, starts_at) in enumerate(queries):
         plan = optimize(plan_query(sql, catalog()).plan).plan
         sink = Sink(plan, f"q{number}", "memory", OutputMode.APPEND)
-        live.append(LiveQuery(sink, visible_from))
+        live.append(LiveQuery(sink, starts_at))
     return compile_queries(live)
 
 

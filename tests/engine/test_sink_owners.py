@@ -60,7 +60,7 @@ def sink(query: str, path: Path | str) -> ParquetSink:
 
 
 def claim(root: Path, **paths: Path | str) -> None:
-    """What the start of a race claims."""
+    """What the start of an engine claims."""
     with opened(root) as (checkpoint, state):
         claim_folders([sink(query, path) for query, path in paths.items()], checkpoint, state)
 
@@ -89,12 +89,12 @@ def commits(root: Path, epochs: int, **since: int) -> str:
             state.epoch += 1
             state.queries = {n: QueryRecord("", first, None, ()) for n, first in since.items()}
             checkpoint.commit(state)
-        return checkpoint.race
+        return checkpoint.mark
 
 
-def publish(out: Path, query: str, epoch: int, race: str) -> Path:
+def publish(out: Path, query: str, epoch: int, mark: str) -> Path:
     """What a version that claimed nothing has left of an epoch."""
-    return put(out / f"epoch={epoch}" / f"part-0-{query}-{epoch}-{race}.zstd.parquet")
+    return put(out / f"epoch={epoch}" / f"part-0-{query}-{epoch}-{mark}.zstd.parquet")
 
 
 def put(path: Path, text: str = "rows") -> Path:
@@ -113,8 +113,8 @@ def owner_of(out: Path) -> Owner:
 def test_a_claim_says_who_where_and_since_when(tmp_path: Path) -> None:
     claim(tmp_path / "ck", hot=tmp_path / "out")
     owner = owner_of(tmp_path / "out")
-    race = json.loads((tmp_path / "ck" / "headrace.json").read_text())["race"]
-    assert (owner.race, owner.query, owner.checkpoint) == (race, "hot", str(tmp_path / "ck"))
+    known = json.loads((tmp_path / "ck" / "headrace.json").read_text())["identity"]
+    assert (owner.identity, owner.query, owner.checkpoint) == (known, "hot", str(tmp_path / "ck"))
     assert owner.since.endswith("+00:00")
 
 
@@ -151,7 +151,7 @@ def test_a_folder_that_was_moved_away_leaves_its_path_free(tmp_path: Path) -> No
     claim(tmp_path / "ck", hot=tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / "archive")
     claim(tmp_path / "new", hot=tmp_path / "out")
-    assert owner_of(tmp_path / "out").race != owner_of(tmp_path / "archive").race
+    assert owner_of(tmp_path / "out").identity != owner_of(tmp_path / "archive").identity
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_what_readers_pass_over_does_not_count(tmp_path: Path, name: str) -> Non
 
 
 def test_output_of_versions_that_claimed_nothing_is_taken_in(tmp_path: Path) -> None:
-    race = commits(tmp_path / "ck", 3)
+    mark = commits(tmp_path / "ck", 3)
     for epoch in (1, 3):
-        publish(tmp_path / "out", "hot-1", epoch, race)
+        publish(tmp_path / "out", "hot-1", epoch, mark)
         put(tmp_path / "out" / f"epoch={epoch}" / ".part-0.crc")
     claim(tmp_path / "ck", **{"Hot-1": tmp_path / "out"})
     assert owner_of(tmp_path / "out").query == "Hot-1"
@@ -264,9 +264,9 @@ def test_output_of_versions_that_claimed_nothing_is_taken_in(tmp_path: Path) -> 
 
 
 def test_output_of_another_query_of_this_checkpoint_is_not_taken_in(tmp_path: Path) -> None:
-    race = commits(tmp_path / "ck", 3)
-    publish(tmp_path / "out", "hot", 1, race)
-    publish(tmp_path / "out", "cold", 2, race)
+    mark = commits(tmp_path / "ck", 3)
+    publish(tmp_path / "out", "hot", 1, mark)
+    publish(tmp_path / "out", "cold", 2, mark)
     for query in ("hot", "cold"):
         denied(tmp_path / "ck", "it holds epoch=", **{query: tmp_path / "out"})
 
@@ -318,11 +318,11 @@ def test_a_checkpoint_reached_by_a_link_is_no_copy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_checkpoint_from_an_older_day(tmp_path: Path, marked: bool) -> None:
-    race = commits(tmp_path / "ck", 3)
+    mark = commits(tmp_path / "ck", 3)
     shutil.copytree(tmp_path / "ck", tmp_path / "older")
     commits(tmp_path / "ck", 5)
     for epoch in (3, 4, 5):
-        publish(tmp_path / "out", "hot", epoch, race)
+        publish(tmp_path / "out", "hot", epoch, mark)
     if marked:
         claim(tmp_path / "ck", hot=tmp_path / "out")
     shutil.rmtree(tmp_path / "ck")
@@ -461,7 +461,7 @@ def test_a_store_that_cannot_be_reached_keeps_no_other_query_from_starting(tmp_p
     assert owner_of(tmp_path / "out").query == "lost"
 
 
-# In a race
+# In an engine
 
 EVENTS = Stream("bids", "k string, v bigint, ts timestamp")
 TEXT = "SELECT k, v FROM bids"
@@ -472,7 +472,7 @@ def to(path: Path) -> tuple[tuple[str, object], ...]:
 
 
 @pytest.mark.spark
-def test_a_race_with_two_queries_of_one_path_does_not_start(
+def test_a_engine_with_two_queries_of_one_path_does_not_start(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     play(
@@ -490,7 +490,7 @@ def test_a_race_with_two_queries_of_one_path_does_not_start(
 
 
 @pytest.mark.spark
-def test_a_query_that_joins_a_running_race(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_that_joins_a_running_engine(spark: SparkSession, tmp_path: Path) -> None:
     taken = StartQuery("y", TEXT, options=to(tmp_path / "out" / "x"))
     inside = StartQuery("z", TEXT, options=to(tmp_path / "out" / "x" / "z"))
     stage = play(

@@ -54,17 +54,17 @@ def add_file(folder: Path, number: int, rows: list[tuple[str, int]]) -> None:
     os.utime(file, (1_700_000_000 + number,) * 2)
 
 
-def race_over(spark: SparkSession, bids: Path, **settings: str) -> Headrace:
+def engine_over(spark: SparkSession, bids: Path, **settings: str) -> Headrace:
     session = spark.newSession()
     # A sink that fails is not tried again, so that what is told is what it said first.
     session.conf.set("spark.headrace.sink.retryPause", "1 minute")
     session.conf.set("spark.headrace.sink.lastTries", "1")
     for key, value in settings.items():
         session.conf.set(f"spark.headrace.{key.replace('_', '.')}", value)
-    race = Headrace(session, checkpoint=str(bids.parent / "state"))
+    hr = Headrace(session, checkpoint=str(bids.parent / "state"))
     reader = session.readStream.schema("k STRING, v BIGINT, ts TIMESTAMP")
-    race.stream("bids", reader.option("maxFilesPerTrigger", 1).json(str(bids)), time="ts")
-    return race
+    hr.stream("bids", reader.option("maxFilesPerTrigger", 1).json(str(bids)), time="ts")
+    return hr
 
 
 class Taker:
@@ -95,13 +95,13 @@ def taker() -> Iterator[Taker]:
     one.free.set()
 
 
-def start_rows(race: Headrace, taker: Callable[[DataFrame, int], None]) -> Any:
-    query = race.sql("SELECT k, v FROM bids")
+def start_rows(hr: Headrace, taker: Callable[[DataFrame, int], None]) -> Any:
+    query = hr.sql("SELECT k, v FROM bids")
     return query.writeStream.queryName("rows").foreachBatch(taker).start()
 
 
-def start_files(race: Headrace, name: str, folder: Path) -> Any:
-    query = race.sql("SELECT k, v FROM bids")
+def start_files(hr: Headrace, name: str, folder: Path) -> Any:
+    query = hr.sql("SELECT k, v FROM bids")
     return query.writeStream.queryName(name).format("parquet").option("path", str(folder)).start()
 
 
@@ -126,18 +126,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_epoch_that_ends_in_time_is_finished(
     spark: SparkSession, bids: Path, taker: Taker
 ) -> None:
-    race = race_over(spark, bids)
-    start_rows(race, taker)
+    hr = engine_over(spark, bids)
+    start_rows(hr, taker)
     taker.hang_in = {2}
-    race.start()
+    hr.start()
     assert taker.entered.wait(60)
     threading.Timer(0.5, taker.free.set).start()
-    assert race.stop(timeout=60) is True
-    assert not race.isActive
+    assert hr.stop(timeout=60) is True
+    assert not hr.isActive
     assert taker.calls[-1][0] == 2
     assert len(commits(bids)) == 2
-    race.start(availableNow=True)
-    race.awaitTermination()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     assert [epoch for epoch, _ in taker.calls] == [1, 2, 3]
     assert taker.values() == EVERYTHING
 
@@ -146,26 +146,26 @@ def test_a_function_that_hangs_is_left_behind_and_does_no_harm(
     spark: SparkSession, bids: Path, taker: Taker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     quick(monkeypatch)
-    race = race_over(spark, bids)
+    hr = engine_over(spark, bids)
     taker.hang_in = {2}
-    start_rows(race, taker)
+    start_rows(hr, taker)
     for name in ("a", "z"):
-        start_files(race, name, tmp_path / name)
-    query = race.sql("SELECT k, v FROM bids")
+        start_files(hr, name, tmp_path / name)
+    query = hr.sql("SELECT k, v FROM bids")
     query.writeStream.queryName("kept").format("memory").start()
-    race.start()
+    hr.start()
     assert taker.entered.wait(60)
     began = time.monotonic()
-    assert race.stop(timeout=0.2) is False
+    assert hr.stop(timeout=0.2) is False
     assert time.monotonic() - began < 10
-    assert not race.isActive
+    assert not hr.isActive
     assert len(commits(bids)) == 1
     assert lease(bids)["released"]
 
     # The function still hangs: no second call of it meets the first. The others go on.
-    race.start(availableNow=True)
+    hr.start(availableNow=True)
     check_error(
-        refused(race.awaitTermination), "SINK_FAILED", "'rows'", "has not returned from epoch 2"
+        refused(hr.awaitTermination), "SINK_FAILED", "'rows'", "has not returned from epoch 2"
     )
     assert [epoch for epoch, _ in taker.calls] == [1]
     before = commits(bids)
@@ -173,34 +173,34 @@ def test_a_function_that_hangs_is_left_behind_and_does_no_harm(
     taker.free.set()
     time.sleep(1)
     assert commits(bids) == before
-    race.start(availableNow=True)
-    race.awaitTermination()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     assert [epoch for epoch, _ in taker.calls] == [1, 2, 2, 3]
     assert taker.values() == EVERYTHING
     for name in ("a", "z"):
         assert values_in(spark, tmp_path / name) == EVERYTHING
-    assert Counter(r["v"] for r in race._spark.table("kept").collect()) == EVERYTHING
+    assert Counter(r["v"] for r in hr._spark.table("kept").collect()) == EVERYTHING
 
 
 def test_what_woke_up_and_what_runs_then(
     spark: SparkSession, bids: Path, taker: Taker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread that was left behind wakes up while the race runs again."""
+    """The thread that was left behind wakes up while the engine runs again."""
     quick(monkeypatch)
-    race = race_over(spark, bids)
+    hr = engine_over(spark, bids)
     taker.hang_in = {1}
-    start_rows(race, taker)
-    race.start()
+    start_rows(hr, taker)
+    hr.start()
     assert taker.entered.wait(60)
-    left = race._race._coordinator
-    assert race.stop(timeout=0) is False
+    left = hr._engine._coordinator
+    assert hr.stop(timeout=0) is False
     assert left.left_behind
     taker.free.set()
     while left._thread.is_alive():
         time.sleep(0.05)
     assert not commits(bids)
-    race.start(availableNow=True)
-    race.awaitTermination()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     assert [epoch for epoch, _ in taker.calls] == [1, 1, 2, 3]
     assert taker.values() == EVERYTHING
 
@@ -210,21 +210,21 @@ def test_a_query_that_does_not_end_is_cancelled(
 ) -> None:
     many = [("k", 100 + i) for i in range(300)]
     add_file(bids, 0, many)
-    race = race_over(spark, bids)
-    race.sql(TAKES_LONG).writeStream.queryName("heavy").format("noop").outputMode("update").start()
-    start_files(race, "rows", tmp_path / "out")
-    race.start()
+    hr = engine_over(spark, bids)
+    hr.sql(TAKES_LONG).writeStream.queryName("heavy").format("noop").outputMode("update").start()
+    start_files(hr, "rows", tmp_path / "out")
+    hr.start()
     wait_for_jobs(spark)
     began = time.monotonic()
-    assert race.stop(timeout=0.5) is False
-    assert not race._race._coordinator.left_behind, "the thread ends when its jobs are cancelled"
+    assert hr.stop(timeout=0.5) is False
+    assert not hr._engine._coordinator.left_behind, "the thread ends when its jobs are cancelled"
     assert time.monotonic() - began < 10
     assert lease(bids)["released"]
     assert commits(bids) == []
-    assert race.lastProgress is None
+    assert hr.lastProgress is None
 
     # Without the query that never ends, the same checkpoint goes on with the same batches.
-    other = race_over(spark, bids, allowQueryChange="true")
+    other = engine_over(spark, bids, allowQueryChange="true")
     start_files(other, "rows", tmp_path / "out")
     other.start(availableNow=True)
     other.awaitTermination()
@@ -282,19 +282,19 @@ def test_storage_that_hangs_keeps_the_checkpoint_until_it_answers(
     quick(monkeypatch)
     hanging = HangingFiles(operation, part)
     hanging.install(monkeypatch)
-    race = race_over(spark, bids)
-    start_files(race, "rows", tmp_path / "out")
-    race.start()
+    hr = engine_over(spark, bids)
+    start_files(hr, "rows", tmp_path / "out")
+    hr.start()
     assert hanging.entered.wait(60)
-    assert race.stop(timeout=0) is False
+    assert hr.stop(timeout=0) is False
     assert not lease(bids)["released"], "what hangs may still be done"
-    error = refused(lambda: race.start(availableNow=True))
+    error = refused(lambda: hr.start(availableNow=True))
     assert isinstance(error, CheckpointError)
     check_error(error, "CHECKPOINT_IN_USE", "still hangs", part)
     check_error(
-        refused(lambda: other_race(spark, bids, tmp_path).start(availableNow=True)),
+        refused(lambda: other_engine(spark, bids, tmp_path).start(availableNow=True)),
         "CHECKPOINT_IN_USE",
-        "another race of this process",
+        "another engine of this process",
     )
     hanging.free.set()
     until = time.monotonic() + 20
@@ -302,16 +302,16 @@ def test_storage_that_hangs_keeps_the_checkpoint_until_it_answers(
         assert time.monotonic() < until
         time.sleep(0.05)
     assert len(commits(bids)) == (2 if committed else 1)
-    race.start(availableNow=True)
-    race.awaitTermination()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     assert values_in(spark, tmp_path / "out") == EVERYTHING
     assert len(commits(bids)) == 3
 
 
-def other_race(spark: SparkSession, bids: Path, tmp_path: Path) -> Headrace:
-    race = race_over(spark, bids)
-    start_files(race, "rows", tmp_path / "out")
-    return race
+def other_engine(spark: SparkSession, bids: Path, tmp_path: Path) -> Headrace:
+    hr = engine_over(spark, bids)
+    start_files(hr, "rows", tmp_path / "out")
+    return hr
 
 
 def test_two_that_stop_at_once(
@@ -319,19 +319,19 @@ def test_two_that_stop_at_once(
 ) -> None:
     """Whoever waits for the epoch returns when another gives it up."""
     quick(monkeypatch)
-    race = race_over(spark, bids)
+    hr = engine_over(spark, bids)
     taker.hang_in = {1}
-    start_rows(race, taker)
-    race.start()
+    start_rows(hr, taker)
+    hr.start()
     assert taker.entered.wait(60)
     answers: list[bool] = []
-    patient = threading.Thread(target=lambda: answers.append(race.stop()))
+    patient = threading.Thread(target=lambda: answers.append(hr.stop()))
     patient.start()
     time.sleep(0.2)
-    assert race.stop(timeout=0) is False
+    assert hr.stop(timeout=0) is False
     patient.join(10)
     assert answers == [False]
-    assert race.awaitTermination(timeout=0) is True
+    assert hr.awaitTermination(timeout=0) is True
 
 
 # A bound on the time of a function
@@ -340,12 +340,12 @@ def test_two_that_stop_at_once(
 def test_a_function_that_takes_too_long_has_failed(
     spark: SparkSession, bids: Path, taker: Taker, tmp_path: Path
 ) -> None:
-    race = race_over(spark, bids, sink_timeout="1 second")
+    hr = engine_over(spark, bids, sink_timeout="1 second")
     taker.hang_in = {2}
-    handle = start_rows(race, taker)
-    start_files(race, "others", tmp_path / "out")
-    race.start(availableNow=True)
-    refused(race.awaitTermination)
+    handle = start_rows(hr, taker)
+    start_files(hr, "others", tmp_path / "out")
+    hr.start(availableNow=True)
+    refused(hr.awaitTermination)
     error = handle.exception()
     assert isinstance(error, SinkError)
     check_error(error, "SINK_FAILED", "'rows'", "longer than 1 s", "epoch 2", "sink.timeout")
@@ -353,7 +353,7 @@ def test_a_function_that_takes_too_long_has_failed(
 
 
 def test_the_spark_jobs_of_such_a_function_are_cancelled(spark: SparkSession, bids: Path) -> None:
-    race = race_over(spark, bids, sink_timeout="2 seconds")
+    hr = engine_over(spark, bids, sink_timeout="2 seconds")
     ended: list[str] = []
 
     def sleep(frame: DataFrame, epoch: int) -> None:
@@ -365,20 +365,20 @@ def test_the_spark_jobs_of_such_a_function_are_cancelled(spark: SparkSession, bi
             ended.append(str(error))
             raise
 
-    handle = start_rows(race, sleep)
-    race.start(availableNow=True)
-    check_error(refused(race.awaitTermination), "SINK_FAILED", "longer than 2 s")
+    handle = start_rows(hr, sleep)
+    hr.start(availableNow=True)
+    check_error(refused(hr.awaitTermination), "SINK_FAILED", "longer than 2 s")
     assert handle.exception() is not None
     assert ended
     assert all("SPARK_JOB_CANCELLED" in text for text in ended)
 
 
-def test_a_function_may_stop_the_race(spark: SparkSession, bids: Path) -> None:
+def test_a_function_may_stop_the_engine(spark: SparkSession, bids: Path) -> None:
     """On whatever thread it is called, it does not wait for itself."""
-    race = race_over(spark, bids, sink_timeout="30 seconds")
-    start_rows(race, lambda frame, epoch: race.stop() and None)
-    race.start()
-    assert race.awaitTermination(timeout=30)
+    hr = engine_over(spark, bids, sink_timeout="30 seconds")
+    start_rows(hr, lambda frame, epoch: hr.stop() and None)
+    hr.start()
+    assert hr.awaitTermination(timeout=30)
     assert len(commits(bids)) == 1
 
 
@@ -386,16 +386,16 @@ def test_a_function_may_stop_the_race(spark: SparkSession, bids: Path) -> None:
 def test_what_a_function_raises_is_told_with_its_query_and_epoch(
     spark: SparkSession, bids: Path, timeout: str
 ) -> None:
-    race = race_over(spark, bids, sink_timeout=timeout)
+    hr = engine_over(spark, bids, sink_timeout=timeout)
     reason = KeyError("no such account")
 
     def fail(frame: DataFrame, epoch: int) -> None:
         if epoch == 2:
             raise reason
 
-    handle = start_rows(race, fail)
-    race.start(availableNow=True)
-    refused(race.awaitTermination)
+    handle = start_rows(hr, fail)
+    hr.start(availableNow=True)
+    refused(hr.awaitTermination)
     error = handle.exception()
     assert isinstance(error, SinkError)
     assert "the function of query 'rows' failed in epoch 2: 'no such account'" in error.message
@@ -404,11 +404,11 @@ def test_what_a_function_raises_is_told_with_its_query_and_epoch(
 
 
 def test_a_function_that_exits_is_a_failure_like_another(spark: SparkSession, bids: Path) -> None:
-    race = race_over(spark, bids)
+    hr = engine_over(spark, bids)
 
     def leave(frame: DataFrame, epoch: int) -> None:
         raise SystemExit(3)
 
-    start_rows(race, leave)
-    race.start(availableNow=True)
-    check_error(refused(race.awaitTermination), "SINK_FAILED", "epoch 1: SystemExit(3)")
+    start_rows(hr, leave)
+    hr.start(availableNow=True)
+    check_error(refused(hr.awaitTermination), "SINK_FAILED", "epoch 1: SystemExit(3)")

@@ -69,11 +69,11 @@ def test_edits_against_duckdb(spark: SparkSession, lines: list[bytes], tmp_path:
     session = spark.newSession()
     for key, value in PATIENT.items():
         session.conf.set(key, value)
-    race = Headrace(session, str(tmp_path / "checkpoint"))
+    hr = Headrace(session, str(tmp_path / "checkpoint"))
     reader = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
     frame = reader.json(str(tmp_path / "in"))
     frame = frame.withColumn("ts", functions.to_timestamp("time"))
-    race.stream("edits", frame, time="ts", delay=f"{delay} milliseconds")
+    hr.stream("edits", frame, time="ts", delay=f"{delay} milliseconds")
     queries = {
         "hourly": HOURLY,
         "hopping": HOPPING,
@@ -82,20 +82,20 @@ def test_edits_against_duckdb(spark: SparkSession, lines: list[bytes], tmp_path:
         "disputes": DISPUTES,
     }
     handles = [
-        race.sql(text).writeStream.queryName(name).format("results").start()
+        hr.sql(text).writeStream.queryName(name).format("results").start()
         for name, text in queries.items()
     ]
-    race.start(availableNow=True)
-    assert race.awaitTermination(300)
+    hr.start(availableNow=True)
+    assert hr.awaitTermination(300)
 
-    assert [report["numInputRows"] for report in race.recentProgress] == list(map(len, files))
+    assert [report["numInputRows"] for report in hr.recentProgress] == list(map(len, files))
     assert all(sum(r["lateRows"] for r in handle.recentProgress) == 0 for handle in handles)
-    watermark = datetime.datetime.fromisoformat(race.recentProgress[-1]["watermarks"]["edits"])
+    watermark = datetime.datetime.fromisoformat(hr.recentProgress[-1]["watermarks"]["edits"])
     database.execute("SET VARIABLE watermark = ?", [watermark.replace(tzinfo=None)])
     for name, text in EXPECTED.items():
         expected = database.execute(text).fetchall()
         assert len(expected) > 10
-        assert_same_rows(spark_rows(race.results(name)), expected, name)
+        assert_same_rows(spark_rows(hr.results(name)), expected, name)
 
 
 def _load(folder: Path) -> duckdb.DuckDBPyConnection:

@@ -18,6 +18,7 @@ from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Expr, L
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     JoinKind,
     JoinTime,
@@ -27,7 +28,6 @@ from headrace.plan.nodes import (
     Source,
     Table,
     Union,
-    Within,
 )
 from headrace.plan.types import (
     BIGINT,
@@ -414,7 +414,7 @@ def join_time(chance: random.Random, left: Column, right: Column) -> JoinTime:
     if chance.random() < 0.5:
         return SameWindow(left, right, hopping(chance))
     lower = chance.choice((-6, 0, 2)) * SECOND
-    return Within(left, right, lower, lower + chance.choice((0, 4, 10)) * SECOND)
+    return IntervalBound(left, right, lower, lower + chance.choice((0, 4, 10)) * SECOND)
 
 
 def join_plan(chance: random.Random) -> Node:

@@ -15,6 +15,7 @@ from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Expr, L
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     JoinKind,
     JoinTime,
@@ -22,7 +23,6 @@ from headrace.plan.nodes import (
     Project,
     SameWindow,
     Union,
-    Within,
 )
 from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TINYINT, Schema
 from headrace.plan.windows import Hopping, Session, Window
@@ -278,7 +278,7 @@ def _of_join(node: Join) -> Iterator[Node]:
 
 def _of_time(time: JoinTime) -> Iterator[JoinTime]:
     match time:
-        case Within(lower=lower, upper=upper):
+        case IntervalBound(lower=lower, upper=upper):
             assert lower is not None
             assert upper is not None
             yield replace(time, lower=lower - 2 * SECOND)

@@ -17,6 +17,7 @@ from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Expr, L
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     JoinKind,
     JoinTime,
@@ -24,7 +25,6 @@ from headrace.plan.nodes import (
     Project,
     SameWindow,
     Union,
-    Within,
 )
 from headrace.plan.types import BIGINT, BOOLEAN, STRING
 from tests.merge.generate import arithmetic, truth, whole, wide
@@ -476,10 +476,10 @@ def _reordered(node: Join, first: Join) -> Node:
 
 def _mirrored(time: JoinTime) -> JoinTime:
     match time:
-        case Within(lower=lower, upper=upper):
+        case IntervalBound(lower=lower, upper=upper):
             assert lower is not None
             assert upper is not None
-            return Within(time.right, time.left, -upper, -lower)
+            return IntervalBound(time.right, time.left, -upper, -lower)
         case SameWindow(window=window):
             return SameWindow(time.right, time.left, window)
         case _:

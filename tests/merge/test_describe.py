@@ -50,7 +50,7 @@ QUERIES = {
 def merged(
     queries: dict[str, str], scope: Scope = Scope.PARTIAL, tenants: dict[str, str] | None = None
 ) -> GlobalPlan:
-    """As a race merges them: whatever columns are called."""
+    """As an engine merges them: whatever columns are called."""
     strategy = Strategy.SM_PLUS
     plan = GlobalPlan(strategy, scope, matcher=make_matcher(strategy, False, 20, named=False))
     for name, sql in queries.items():

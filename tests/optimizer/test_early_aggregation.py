@@ -33,7 +33,7 @@ from headrace.planner.early_aggregation import (
     EarlyMemory,
     EarlyPolicy,
     SetLoads,
-    choose,
+    choose_early_inputs,
     plan_costs,
 )
 from headrace.sql import plan_query
@@ -360,7 +360,7 @@ def test_a_choice_changes_when_that_saves_enough_and_is_told() -> None:
     few, many = loads(shape, {0: 20.0, 1: 20.0}), loads(shape, {0: 1e9, 1: 1e9}, 10_000.0)
 
     def chosen(epoch: int, known: SetLoads | None, gain: float = 0.1) -> frozenset[int]:
-        return choose(shape, "q", epoch, known, EarlyPolicy(least_gain=gain), memory)
+        return choose_early_inputs(shape, "q", epoch, known, EarlyPolicy(least_gain=gain), memory)
 
     assert chosen(1, None) == {0, 1}
     assert chosen(2, few) == {0, 1}

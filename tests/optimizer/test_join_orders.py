@@ -36,7 +36,15 @@ from headrace.optimizer.joins.steps import RULES, Refusal, steps_of
 from headrace.optimizer.joins.time_propagation import WindowJoin, all_window_permutations
 from headrace.plan.expressions import Column
 from headrace.plan.join_graph import JoinGraph, join_graph, left_deep, order_text, topmost_joins
-from headrace.plan.nodes import Join, JoinTime, Order, SameSession, SameWindow, Source, Within
+from headrace.plan.nodes import (
+    IntervalBound,
+    Join,
+    JoinTime,
+    Order,
+    SameSession,
+    SameWindow,
+    Source,
+)
 from headrace.plan.types import TIMESTAMP, DataType, Schema
 from headrace.plan.windows import Hopping
 from headrace.sql import plan_query
@@ -58,8 +66,8 @@ def sliding(length: int, slide: int, one: str = "a", other: str = "b") -> SameWi
     return SameWindow(column(one), column(other), Hopping(length, slide))
 
 
-def interval(low: int, high: int, one: str = "a", other: str = "b") -> Within:
-    return Within(column(one), column(other), low, high)
+def interval(low: int, high: int, one: str = "a", other: str = "b") -> IntervalBound:
+    return IntervalBound(column(one), column(other), low, high)
 
 
 def session(gap: int) -> SameSession:
@@ -175,7 +183,7 @@ def test_implied_windows_hold_both(one: Hopping, other: Hopping, a: int, b: int,
 def test_swapped_bounds_mean_the_same(low: int, width: int, a: int, b: int) -> None:
     time = interval(low, low + width)
     back = boundary_swap.swapped(time)
-    assert isinstance(back, Within)
+    assert isinstance(back, IntervalBound)
     assert (time.left, time.right) == (back.right, back.left)
     assert back.lower is not None and back.upper is not None  # noqa: PT018
     assert (low <= b - a <= low + width) == (back.lower <= a - b <= back.upper)

@@ -16,7 +16,7 @@ from headrace.optimizer.push_filter_through_project import push_filter_through_p
 from headrace.optimizer.push_filter_through_union import push_filter_through_union
 from headrace.optimizer.safety import can_raise, is_deterministic
 from headrace.plan.expressions import AggregateCall, Call, Column, Expr, Literal
-from headrace.plan.nodes import Filter, Node, Project, Source, Union, Within
+from headrace.plan.nodes import Filter, IntervalBound, Node, Project, Source, Union
 from headrace.plan.types import (
     BIGINT,
     DATE,
@@ -195,7 +195,7 @@ def test_joins_that_keep_rows_for_ever() -> None:
     bounded = [replace(s, ttl=1000) for s in (BIDS, CLICKS)]
     assert advise(join(bounded[0], bounded[1], ("auction", "auction"))) == ()
     pairs = join(BIDS, CLICKS, ("auction", "auction"))
-    one_sided = Within(col(pairs, "a.ts"), col(pairs, "b.at"), 0, None)
+    one_sided = IntervalBound(col(pairs, "a.ts"), col(pairs, "b.at"), 0, None)
     (text,) = advise(join(BIDS, CLICKS, ("auction", "auction"), one_sided))
     assert "one side of time only" in text
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.cost import Cost, cheaper, flow_cost, ranked, row_flow
 from headrace.errors import PlanError
 from headrace.plan.durations import MINUTE, SECOND
-from headrace.plan.nodes import JoinKind, Node, SameWindow, Union, Within
+from headrace.plan.nodes import IntervalBound, JoinKind, Node, SameWindow, Union
 from headrace.plan.windows import Hopping, Session, tumbling
 from headrace.stats import (
     NO_STATISTICS,
@@ -232,14 +232,14 @@ def test_rows_of_joins() -> None:
         return join(BIDS, CLICKS, ("auction", "auction"), time, **options)  # type: ignore[arg-type]
 
     # 100 × 20 × span / 50. Both bounds of an interval are inclusive: 5,001 milliseconds.
-    assert rate(joined(Within(left, right, -SECOND, 4 * SECOND))) == pytest.approx(200.04)
+    assert rate(joined(IntervalBound(left, right, -SECOND, 4 * SECOND))) == pytest.approx(200.04)
     assert rate(joined(SameWindow(left, right, tumbling(10 * SECOND)))) == pytest.approx(400)
     overlapping = Hopping(10 * SECOND, 5 * SECOND)
     assert rate(joined(SameWindow(left, right, overlapping))) == pytest.approx(600)
     sampling = Hopping(5 * SECOND, 10 * SECOND)
     assert rate(joined(SameWindow(left, right, sampling))) == pytest.approx(100)
     assert rate(joined(None)) is None
-    assert rate(joined(Within(left, right, 0, 0), kind=JoinKind.LEFT)) is None
+    assert rate(joined(IntervalBound(left, right, 0, 0), kind=JoinKind.LEFT)) is None
     assert rate(join(BIDS, ITEMS, ("auction", "id"))) is None
 
 

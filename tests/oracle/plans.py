@@ -8,6 +8,7 @@ from typing import Any
 from headrace.plan.expressions import AggregateCall, Column, Expr, Named
 from headrace.plan.nodes import (
     Aggregate,
+    IntervalBound,
     Join,
     JoinKind,
     JoinTime,
@@ -16,7 +17,6 @@ from headrace.plan.nodes import (
     SameWindow,
     Source,
     Table,
-    Within,
 )
 from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
 from headrace.plan.windows import Hopping, Window
@@ -84,8 +84,8 @@ def join(
     return Join(left, right, kind, "a", "b", keys, time, residual, emits_window)
 
 
-def within(lower: float | None, upper: float | None) -> Within:
-    return Within(
+def within(lower: float | None, upper: float | None) -> IntervalBound:
+    return IntervalBound(
         column("a.ts"),
         column("b.ts"),
         None if lower is None else ms(lower),

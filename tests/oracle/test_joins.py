@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import chain
 
 from headrace.plan.expressions import Call, Column, Literal
-from headrace.plan.nodes import Join, JoinKind, SameWindow, Source, Within
+from headrace.plan.nodes import IntervalBound, Join, JoinKind, SameWindow, Source
 from headrace.plan.types import BIGINT, BOOLEAN, STRING, WINDOW
-from headrace.plan.windows import Given
+from headrace.plan.windows import InheritedWindow
 from tests.oracle.plans import (
     NAMES,
     SCHEMA,
@@ -218,7 +218,7 @@ def test_open_sessions_of_a_self_join_hold_back_the_windows_above() -> None:
 def test_open_sessions_hold_back_the_join_above() -> None:
     first = join(S, T, same_session(5))
     keys = ((column("a.k"), column("c.k")),)
-    time = Within(column("a.ts"), column("c.ts"), -500, 0)
+    time = IntervalBound(column("a.ts"), column("c.ts"), -500, 0)
     plan = Join(first, stream("u"), JoinKind.INNER, None, "c", keys, time)
     epochs = [
         {"s": rows(("x", 1, 1)), "t": rows(("x", 2, 6)), "u": rows(("x", 3, 1))},
@@ -242,7 +242,7 @@ def test_open_sessions_hold_back_the_join_above() -> None:
 
 def test_an_aggregate_over_the_windows_of_a_join() -> None:
     joined = join(S, T, same_window(10), emits_window=True)
-    plan = per_key(joined, Given(), time=Column("window", WINDOW), key="a.k")
+    plan = per_key(joined, InheritedWindow(), time=Column("window", WINDOW), key="a.k")
     epochs = [
         {"s": rows(("x", 1, 1), ("x", 2, 2)), "t": rows(("x", 0, 9))},
         {"s": rows(("z", 0, 10)), "t": rows(("z", 0, 10))},

@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from headrace.plan.durations import SECOND
 from headrace.plan.expressions import AggregateCall, Call, Column, Expr, Literal
+from headrace.plan.nodes import IntervalBound as WithinTime
 from headrace.plan.nodes import JoinKind, JoinTime, OutputMode, SameSession, SameWindow, Sink, Union
-from headrace.plan.nodes import Within as WithinTime
 from headrace.plan.text import (
     expression_text,
     join_time_text,
@@ -39,7 +39,7 @@ from headrace.plan.types import (
     WINDOW,
     decimal,
 )
-from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing, Window
+from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing, Window
 from tests.support.build import call, cast, col, count, group, join, lit, select, where
 from tests.support.plans import BIDS, CLICKS, expressions, predicates
 
@@ -190,7 +190,7 @@ def _flat(name: str, parts: tuple[object, ...]) -> object:
         (Session(5_000), "session_window(ts, '5 seconds')"),
         (Trailing(5_000), "trailing(ts, '5 seconds')"),
         (Landmark(), "landmark(ts)"),
-        (Given(), "ts"),
+        (InheritedWindow(), "ts"),
     ],
 )
 def test_windows(window: Window, text: str) -> None:

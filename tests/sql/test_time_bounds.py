@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import SqlError
 from headrace.plan.expressions import Call, Column, Expr, Literal, conjuncts
-from headrace.plan.nodes import Join, Project, Within
+from headrace.plan.nodes import IntervalBound, Join, Project
 from headrace.sql import plan_query
 from headrace.sql.literals import interval_microseconds
 from tests.sql.catalog import CATALOG
@@ -69,7 +69,7 @@ def _value(expr: Expr, times: dict[str, int]) -> int | bool:
 
 def _holds(join: Join, left: int, right: int) -> bool:
     """Whether the join's time and residual let this pair through."""
-    assert isinstance(join.time, Within)
+    assert isinstance(join.time, IntervalBound)
     lower, upper = join.time.lower, join.time.upper
     times = {"a.ts": left, "b.ts": right}
     within = (lower is None or right - left >= lower * 1000) and (
@@ -114,5 +114,5 @@ def test_exact_bounds_leave_no_residual() -> None:
     assert isinstance(plan, Project)
     assert isinstance(plan.input, Join)
     assert plan.input.residual is None
-    assert isinstance(plan.input.time, Within)
+    assert isinstance(plan.input.time, IntervalBound)
     assert (plan.input.time.lower, plan.input.time.upper) == (-300_000, 3_600_000)

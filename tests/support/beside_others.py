@@ -21,7 +21,7 @@ from headrace.settings import Settings, read_settings
 from tests.support.compare import assert_same_rows
 from tests.support.oracle import run_epochs
 from tests.support.query_sets import QuerySet
-from tests.support.stepped_race import Answer, Circumstances, Member, run_members
+from tests.support.stepped_engine import Answer, Circumstances, Member, run_members
 from tests.support.streams import Row
 from tests.support.tally import Tally
 

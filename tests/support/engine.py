@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.definitions.definition import Relation
+from headrace.definitions.definition import Definition
 from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import LocalFiles
 from headrace.engine.epochs.report import EpochReport
@@ -30,7 +30,7 @@ from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging
 from headrace.operators.epoch import Epoch
 from headrace.operators.stateless import table_view
-from headrace.operators.write import Steps, Write
+from headrace.operators.write import Write, Writing
 from headrace.optimizer import optimize
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
@@ -54,7 +54,7 @@ class CollectingSink(QuerySink):
         self.epochs: dict[int, list[tuple[Any, ...]]] = {}
         self._taken: list[tuple[Any, ...]] = []
 
-    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: Epoch, rows: Definition) -> Writing[int]:
         written = yield Write(self.name, rows.query, rows.schema)
         assert written.table is not None
         self._taken = arrow_rows(written.table)
@@ -105,7 +105,7 @@ def tiny_executor(spark: SparkSession, **settings: str) -> Executor:
 
 @contextmanager
 def forced(spark: SparkSession, executor: str) -> Iterator[None]:
-    """Races that are made meanwhile run on this executor."""
+    """Engines that are made meanwhile run on this executor."""
     key = "spark.headrace.executor"
     usual = spark.conf.get(key, None)
     spark.conf.set(key, executor)

@@ -16,6 +16,7 @@ import duckdb
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     Node,
     Project,
@@ -25,11 +26,10 @@ from headrace.plan.nodes import (
     Source,
     Table,
     Union,
-    Within,
 )
 from headrace.plan.times import aggregate_lag
 from headrace.plan.types import Schema
-from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing
+from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing
 from tests.support.compare import plain_rows
 from tests.support.duck import Rows, comma, connect, duck_sql, fetch, load, quote
 
@@ -153,7 +153,7 @@ def _aggregate(node: Aggregate, rows: str, database: duckdb.DuckDBPyConnection) 
     match first:
         case Landmark():
             return grouped(node, rows, ("", ""))
-        case Given():
+        case InheritedWindow():
             rows = f"SELECT *, {time} AS __group FROM ({rows})"
             return grouped(node, rows, ('epoch_us(__group."start")', 'epoch_us(__group."end")'))
         case Trailing():
@@ -224,7 +224,7 @@ def join_condition(node: Join) -> str:
     for time in node.times:
         left, right = (f"epoch_us({quote(c.name)})" for c in (time.left, time.right))
         match time:
-            case Within(lower=lower, upper=upper):
+            case IntervalBound(lower=lower, upper=upper):
                 if lower is not None:
                     parts.append(f"{right} - {left} >= {lower * 1000}")
                 if upper is not None:

@@ -24,6 +24,7 @@ import pyarrow as pa
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     JoinKind,
     Node,
@@ -35,10 +36,9 @@ from headrace.plan.nodes import (
     Source,
     Table,
     Union,
-    Within,
 )
 from headrace.plan.types import INT, Field, Schema
-from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing
+from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing
 from tests.support.compare import plain_rows
 from tests.support.duck import Rows, comma, connect, duck_sql, fetch, load, micros_of, quote
 from tests.support.oracle_batch import (
@@ -263,7 +263,7 @@ class _Run:
                 return self._groups(node, rows, (f"__group - {length * 1000}", "__group"))
             case Session(gap=gap):
                 return self.session_aggregate(node, rows, gap * 1000, marks, update)
-            case Given():
+            case InheritedWindow():
                 rows = (
                     f'SELECT *, {time} AS __group, epoch_us(({time})."end") AS __end FROM ({rows})'
                 )
@@ -466,7 +466,7 @@ class _Run:
         assert node.time is not None
         moment = f"epoch_us({quote((node.time.left if which == 'left' else node.time.right).name)})"
         match node.time:
-            case Within(lower=lower, upper=upper):
+            case IntervalBound(lower=lower, upper=upper):
                 reach = upper if which == "left" else None if lower is None else -lower
                 passed = "false" if reach is None else f"after > {moment} + {reach * 1000}"
             case SameWindow(window=window):

@@ -17,6 +17,7 @@ from headrace.plan.expressions import Call, Column
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     JoinKind,
     JoinTime,
@@ -27,7 +28,6 @@ from headrace.plan.nodes import (
     Sink,
     Source,
     Union,
-    Within,
 )
 from headrace.plan.windows import Hopping, Landmark
 
@@ -103,7 +103,7 @@ class Tree:
             match time:
                 case SameWindow(window=window):
                     to_right = to_left = float(window.length - 1)
-                case Within(lower=lower, upper=upper):
+                case IntervalBound(lower=lower, upper=upper):
                     to_right = inf if lower is None else -float(lower)
                     to_left = inf if upper is None else float(upper)
                 case _:
@@ -238,7 +238,7 @@ def _join_lags(node: Join, borders: Hopping | None) -> Lags:
             names = zip(schema.names, side.schema.names, strict=True)
             return {name: below[own] for name, own in names if own in below}
     found: Lags = {}
-    if isinstance(node.time, Within | SameWindow):
+    if isinstance(node.time, IntervalBound | SameWindow):
         tree = Tree.of(node)
         for index in range(len(tree.inputs)):
             name = tree.time_of(index)
@@ -287,8 +287,8 @@ def same_operator(node: Join, child: Node) -> bool:
     """Whether a join below is part of the tree of inner joins that ``node`` belongs to."""
     return (
         isinstance(child, Join)
-        and isinstance(node.time, SameWindow | Within)
-        and isinstance(child.time, SameWindow | Within)
+        and isinstance(node.time, SameWindow | IntervalBound)
+        and isinstance(child.time, SameWindow | IntervalBound)
         and all(j.kind is JoinKind.INNER and not j.emits_window for j in (node, child))
         and bool(child.left.streams() and child.right.streams())
     )

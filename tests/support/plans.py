@@ -29,6 +29,7 @@ from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     JoinKind,
     JoinTime,
@@ -39,7 +40,6 @@ from headrace.plan.nodes import (
     Source,
     Table,
     Union,
-    Within,
 )
 from headrace.plan.times import event_times
 from headrace.plan.types import (
@@ -53,7 +53,7 @@ from headrace.plan.types import (
     DataType,
     Schema,
 )
-from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing, Window
+from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing, Window
 
 BIDS = Source(
     "bids",
@@ -323,7 +323,11 @@ def aggregated(
     if not keys and draw(st.booleans()):
         keys = [Named("k0", draw(expressions(schema, draw(st.sampled_from((BIGINT, STRING))), 1)))]
     given_window = schema[time].type == WINDOW
-    sets = (Given(),) if given_window else draw(windows if windows is not None else window_sets())
+    sets = (
+        (InheritedWindow(),)
+        if given_window
+        else draw(windows if windows is not None else window_sets())
+    )
     calls = draw(st.lists(aggregate_calls(schema, holistic), min_size=1, max_size=3))
     return Aggregate(
         node,
@@ -385,7 +389,7 @@ def join_times(draw: st.DrawFn, left: Column, right: Column) -> JoinTime:
     if form == "session":
         return SameSession(left, right, draw(st.sampled_from((1, 2, 5))) * SECOND)
     lower = draw(st.sampled_from((-10, -5, 0, 2))) * SECOND
-    return Within(left, right, lower, lower + draw(st.sampled_from((0, 3, 10))) * SECOND)
+    return IntervalBound(left, right, lower, lower + draw(st.sampled_from((0, 3, 10))) * SECOND)
 
 
 @st.composite

@@ -25,7 +25,7 @@ from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
 from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
 from headrace.planner.live_query import LiveQuery
 from headrace.sql import plan_query
-from tests.support.stepped_race import Member, Streams
+from tests.support.stepped_engine import Member, Streams
 from tests.support.streams import BEGIN, Row
 
 COLUMNS = Schema.of([("k", BIGINT), ("g", STRING), ("v", BIGINT), ("w", BIGINT), ("ts", TIMESTAMP)])

@@ -1,4 +1,4 @@
-"""Registering queries without Spark: what ``race.sql()`` does, all but Spark's own checks."""
+"""Registering queries without Spark: what ``hr.sql()`` does, all but Spark's own checks."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@
     )
 
 Each ``AddData`` is one Parquet file and one micro-batch of its stream. ``Advance`` processes all
-there is: with ``availableNow``, or, after ``Run``, by waiting until the running race has committed
-it. Everything goes through the public API. When a step fails, the error carries the script, the
-progress of the queries, the watermarks, the files of the checkpoint and the plans.
+there is: with ``availableNow``, or, after ``Run``, by waiting until the running engine has
+committed it. Everything goes through the public API. When a step fails, the error carries the
+script, the progress of the queries, the watermarks, the files of the checkpoint and the plans.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StartQuery(Step):
-    """Start a query; it joins at once if the race runs."""
+    """Start a query; it joins at once if the engine runs."""
 
     name: str
     sql: str
@@ -82,7 +82,7 @@ class StartQuery(Step):
     def play(self, stage: Stage) -> None:
         stage.queries[self.name] = self
         stage.start_query(self)
-        if stage.race.isActive:
+        if stage.hr.isActive:
             handle = stage.handles[self.name]
             stage.wait_until(lambda: handle.status["message"] == "running", f"{self.name} to join")
 
@@ -130,41 +130,41 @@ class Advance(Step):
     """Process everything that was added."""
 
     def play(self, stage: Stage) -> None:
-        if stage.race.isActive:
+        if stage.hr.isActive:
             stage.wait_until(stage.all_processed, "everything to be processed")
         else:
-            stage.race.start(availableNow=True)
-            if not stage.race.awaitTermination(WAIT_SECONDS):
-                raise AssertionError("the race did not end")
+            stage.hr.start(availableNow=True)
+            if not stage.hr.awaitTermination(WAIT_SECONDS):
+                raise AssertionError("the engine did not end")
             assert stage.all_processed(), f"unprocessed: {stage.processed()} of {stage.files}"
 
 
 @dataclass(frozen=True)
 class Run(Step):
-    """Let the race run on and on, until ``Stop``."""
+    """Let the engine run on and on, until ``Stop``."""
 
     every: str = "50 milliseconds"
 
     def play(self, stage: Stage) -> None:
-        stage.race.start(processingTime=self.every)
+        stage.hr.start(processingTime=self.every)
 
 
 @dataclass(frozen=True)
 class Stop(Step):
-    """Stop a running race as a user does."""
+    """Stop a running engine as a user does."""
 
     def play(self, stage: Stage) -> None:
-        stage.race.stop()
+        stage.hr.stop()
 
 
 @dataclass(frozen=True)
 class Restart(Step):
-    """Forget the race and begin anew from its checkpoint, with the same queries."""
+    """Forget the engine and begin anew from its checkpoint, with the same queries."""
 
     settings: tuple[tuple[str, str], ...] = ()
 
     def play(self, stage: Stage) -> None:
-        stage.race.stop()
+        stage.hr.stop()
         stage.open(dict(self.settings))
 
 
@@ -181,7 +181,7 @@ class Crash(Step):
     streams: tuple[str, ...] | None = None
 
     def play(self, stage: Stage) -> None:
-        stage.race.stop()
+        stage.hr.stop()
         last = stage.commit()
         if self.before == "commit":
             os.remove(stage.checkpoint / "epochs" / f"{last['epoch']:010d}.commit")
@@ -270,7 +270,7 @@ class Check(Step):
 
 @dataclass(frozen=True)
 class WaitUntil(Step):
-    """Wait for something that a running race does by itself."""
+    """Wait for something that a running engine does by itself."""
 
     what: str
     test: Callable[[Stage], bool]
@@ -319,7 +319,7 @@ def play(
     tables: Mapping[str, DataFrame] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Stage:
-    """Play a script; a step that fails is named, with all that is known of the race."""
+    """Play a script; a step that fails is named, with all that is known of the engine."""
     stage = Stage(spark, folder, settings or {}, {s.name: s for s in streams}, tables or {})
     stage.open()
     try:
@@ -331,7 +331,7 @@ def play(
                 error.add_note(stage.describe())
                 raise
     finally:
-        stage.race.stop()
+        stage.hr.stop()
     return stage
 
 

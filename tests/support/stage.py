@@ -1,4 +1,4 @@
-"""The stage on which scripts are played: streams of files, a race, and what it has put out.
+"""The stage on which scripts are played: streams of files, an engine, and what it has put out.
 
 Everything goes through the public API; the checkpoint's files are read to know what has been
 processed, as a person would.
@@ -83,7 +83,7 @@ class Stream:
 
 @dataclass
 class Stage:
-    """The streams, the race and what was checked already."""
+    """The streams, the engine and what was checked already."""
 
     spark: SparkSession
     folder: Path
@@ -100,16 +100,16 @@ class Stage:
         self.checkpoint = self.folder / "checkpoint"
 
     def open(self, settings: Mapping[str, str] | None = None) -> None:
-        """A race in a session of its own, with every stream and query of the script."""
+        """An engine in a session of its own, with every stream and query of the script."""
         self.opened_at = self.last_epoch()
         self.session = self.spark.newSession()
         for key, value in {**QUICK, **self.settings, **(settings or {})}.items():
             self.session.conf.set(key, value)
-        self.race = Headrace(self.session, str(self.checkpoint))
+        self.hr = Headrace(self.session, str(self.checkpoint))
         for stream in self.streams.values():
             self.register(stream)
         for name, frame in self.tables.items():
-            self.race.table(name, frame)
+            self.hr.table(name, frame)
         self.handles = {}
         for query in self.queries.values():
             self.start_query(query)
@@ -119,12 +119,10 @@ class Stage:
         path.mkdir(parents=True, exist_ok=True)
         reader = self.session.readStream.schema(stream.columns).option("maxFilesPerTrigger", 1)
         frame = reader.parquet(str(path))
-        self.race.stream(
-            stream.name, frame, stream.time, stream.delay, stream.ttl, idle=stream.idle
-        )
+        self.hr.stream(stream.name, frame, stream.time, stream.delay, stream.ttl, idle=stream.idle)
 
     def start_query(self, query: StartQuery) -> None:
-        writer = self.race.sql(query.sql).writeStream.queryName(query.name)
+        writer = self.hr.sql(query.sql).writeStream.queryName(query.name)
         if query.mode is not None:
             writer = writer.outputMode(query.mode)
         if query.function is not None:
@@ -189,7 +187,7 @@ class Stage:
             return False
         if self.last_epoch() <= self.opened_at:
             return True
-        last = self.race.lastProgress
+        last = self.hr.lastProgress
         # The report follows the commit; what reads reports after Advance must find it.
         return last is not None and bool(last["epoch"] >= self.last_epoch())
 
@@ -201,7 +199,7 @@ class Stage:
             case "memory":
                 return spark_rows(self.session.table(query))
             case "results":
-                return spark_rows(self.race.results(query))
+                return spark_rows(self.hr.results(query))
             case other:
                 raise NotImplementedError(f"nothing reads {other} back")
 
@@ -210,9 +208,9 @@ class Stage:
         while not condition():
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited {WAIT_SECONDS} s for {what}")
-            if not self.race.isActive and not condition():
-                self.race.awaitTermination()
-                raise AssertionError(f"the race ended before {what}")
+            if not self.hr.isActive and not condition():
+                self.hr.awaitTermination()
+                raise AssertionError(f"the engine ended before {what}")
             time.sleep(0.02)
 
     def state_files(self, area: str = "state") -> list[str]:
@@ -233,7 +231,7 @@ class Stage:
         for name in self.handles:
             text = io.StringIO()
             with contextlib.suppress(Exception), contextlib.redirect_stdout(text):
-                self.race.sql(self.queries[name].sql).explain()
+                self.hr.sql(self.queries[name].sql).explain()
             lines.append(f"plan of {name}:\n{text.getvalue()}")
         return "\n".join(lines)
 

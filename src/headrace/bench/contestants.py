@@ -61,7 +61,7 @@ class StandingQuery:
 
 @dataclass(frozen=True)
 class Started:
-    """A query of a race, and the handle that it runs under."""
+    """A query of an engine, and the handle that it runs under."""
 
     query: Query
     handle: QueryHandle
@@ -82,18 +82,18 @@ def run_headrace(
     the results stay where they were written.
     """
     place = _empty(work / "headrace")
-    race = open_race(spark, streams, place / "state", settings)
-    started_queries = start_queries(race, queries, place / "out")
+    hr = open_session(spark, streams, place / "state", settings)
+    started_queries = start_queries(hr, queries, place / "out")
     started = time.perf_counter()
-    finish(race, started_queries, on_epochs)
+    finish(hr, started_queries, on_epochs)
     seconds = time.perf_counter() - started
     return Outcome(
         seconds,
         read_results(spark, started_queries, place / "out") if read else {},
-        [t for stream in streams for t in trigger_seconds(race, stream.name)],
-        [t for stream in streams for t in start_to_start(race, stream.name)],
-        [epoch["seconds"] for epoch in race.recentProgress],
-        phases=mean_phases(race),
+        [t for stream in streams for t in trigger_seconds(hr, stream.name)],
+        [t for stream in streams for t in start_to_start(hr, stream.name)],
+        [epoch["seconds"] for epoch in hr.recentProgress],
+        phases=mean_phases(hr),
     )
 
 
@@ -107,8 +107,8 @@ def run_native(
     from headrace import native
 
     place = _empty(work / "native")
-    # A race that is never started: it only reads the SQL.
-    planner = open_race(spark, streams, None)
+    # An engine that is never started: it only reads the SQL.
+    planner = open_session(spark, streams, None)
     plans = {query.name: planner.sql(query.sql).plan for query in queries}
 
     def run(name: str) -> NativeRun:
@@ -146,7 +146,7 @@ def refused_by_native(planner: Headrace, queries: Sequence[StandingQuery]) -> di
     return refused
 
 
-def open_race(
+def open_session(
     spark: SparkSession,
     streams: Sequence[FileStream],
     checkpoint: Path | None,
@@ -155,40 +155,38 @@ def open_race(
     from headrace.session import Headrace
     from headrace.settings import PREFIX
 
-    # Settings are read when a race is made; the session has its own again afterwards.
+    # Settings are read when an engine is made; the session has its own again afterwards.
     changed = {PREFIX + key: value for key, value in (settings or {}).items()}
     for key, value in changed.items():
         spark.conf.set(key, value)
-    race = Headrace(spark, checkpoint=None if checkpoint is None else str(checkpoint))
+    hr = Headrace(spark, checkpoint=None if checkpoint is None else str(checkpoint))
     for key in changed:
         spark.conf.unset(key)
     for stream in streams:
-        race.stream(stream.name, stream.read(spark), time=stream.time, delay=stream.delay)
-    return race
+        hr.stream(stream.name, stream.read(spark), time=stream.time, delay=stream.delay)
+    return hr
 
 
-def start_queries(
-    race: Headrace, queries: Sequence[StandingQuery], out: Path
-) -> dict[str, Started]:
-    """Give every query a Parquet sink; they begin when the race starts."""
+def start_queries(hr: Headrace, queries: Sequence[StandingQuery], out: Path) -> dict[str, Started]:
+    """Give every query a Parquet sink; they begin when the engine starts."""
     started = {}
     for standing in queries:
-        query = race.sql(standing.sql)
+        query = hr.sql(standing.sql)
         writer = query.writeStream.queryName(standing.name).format("parquet")
         started[standing.name] = Started(query, writer.start(str(out / standing.name)))
     return started
 
 
 def finish(
-    race: Headrace,
+    hr: Headrace,
     queries: Mapping[str, Started],
     on_epochs: Callable[[int], None] = lambda epochs: None,
 ) -> None:
-    """Run a race to the end of what its streams hold; now and then say how many epochs it did."""
+    """Run an engine to the end of what its streams hold; say now and then after how many epochs."""
     told = 0
-    race.start(availableNow=True)
-    while not race.awaitTermination(timeout=_LOOK_EVERY):
-        done = len(race.recentProgress)
+    hr.start(availableNow=True)
+    while not hr.awaitTermination(timeout=_LOOK_EVERY):
+        done = len(hr.recentProgress)
         on_epochs(done - told)
         told = done
     require_health(queries)
@@ -201,28 +199,28 @@ def require_health(queries: Mapping[str, Started]) -> None:
             raise BenchError(f"query {name} failed under Headrace: {error}")
 
 
-def trigger_seconds(race: Headrace, stream: str) -> list[float]:
+def trigger_seconds(hr: Headrace, stream: str) -> list[float]:
     """How long each micro-batch with rows took by Spark's clock, as it is told of plain Spark."""
     return [
         progress["durationMs"]["triggerExecution"] / 1_000
-        for progress in race.streamProgress(stream)
+        for progress in hr.streamProgress(stream)
         if progress["numInputRows"] > 0
     ]
 
 
-def start_to_start(race: Headrace, stream: str) -> list[float]:
+def start_to_start(hr: Headrace, stream: str) -> list[float]:
     """Seconds from one micro-batch to the next: what it took and what was done after it."""
     starts = [
         datetime.fromisoformat(progress["timestamp"])
-        for progress in race.streamProgress(stream)
+        for progress in hr.streamProgress(stream)
         if progress["numInputRows"] > 0
     ]
     return [(after - before).total_seconds() for before, after in pairwise(starts)]
 
 
-def mean_phases(race: Headrace) -> dict[str, float]:
+def mean_phases(hr: Headrace) -> dict[str, float]:
     """Where the time of an epoch goes: mean seconds of each phase that Headrace reports."""
-    epochs = race.recentProgress
+    epochs = hr.recentProgress
     names = dict.fromkeys(name for epoch in epochs for name in epoch["durationMs"])
     return {
         name: mean(epoch["durationMs"].get(name, 0) for epoch in epochs) / 1_000 for name in names

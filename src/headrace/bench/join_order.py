@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 from headrace.bench import BenchError
-from headrace.bench.contestants import FileStream, open_race
+from headrace.bench.contestants import FileStream, open_session
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.bench.fingerprints import fingerprint
 from headrace.bench.harness import Case, Report, Setup, describe_machine
@@ -270,38 +270,38 @@ class _Bench:
         return found
 
     def _planned(self, query: JoinQuery, streams: list[FileStream]) -> tuple[Node, JoinGraph]:
-        race = open_race(self.setup.spark, streams, None)
-        plan = race.sql(query.sql).optimized.plan
+        hr = open_session(self.setup.spark, streams, None)
+        plan = hr.sql(query.sql).optimized.plan
         return plan, join_graph(next(topmost_joins(plan)))
 
     def headrace(
         self, query: JoinQuery, streams: list[FileStream], order: Order | None
     ) -> Measured:
         place = _empty(self.setup.work / "headrace")
-        race = open_race(self.setup.spark, streams, place / "state")
-        standing = race.sql(query.sql)
+        hr = open_session(self.setup.spark, streams, place / "state")
+        standing = hr.sql(query.sql)
         if order is not None:
             standing = standing.in_order(_by_name(order, query.streams))
         handle = (
             standing.writeStream.queryName("joined").format("parquet").start(str(place / "out"))
         )
         started = time.perf_counter()
-        race.start(availableNow=True)
-        race.awaitTermination()
+        hr.start(availableNow=True)
+        hr.awaitTermination()
         seconds = time.perf_counter() - started
         error = handle.exception()
         if error is not None:
             raise BenchError(f"{query.name} failed under Headrace: {error}")
-        busy = sum(epoch["seconds"] for epoch in race.recentProgress)
-        self._remember(race, standing)
+        busy = sum(epoch["seconds"] for epoch in hr.recentProgress)
+        self._remember(hr, standing)
         return Measured(
             seconds, busy, fingerprint(place / "out"), _bytes(place / "state"), self._chosen
         )
 
-    def _remember(self, race: Headrace, query: Query) -> None:
+    def _remember(self, hr: Headrace, query: Query) -> None:
         """The load and the order of the run, as the engine itself saw them."""
         join = next(topmost_joins(query.optimized.plan))
-        memory = race._race.join_memory
+        memory = hr._engine.join_memory
         self._load = memory.loads[plan_hash(join)]
         self._chosen = memory.orders.get(plan_hash(join))
 

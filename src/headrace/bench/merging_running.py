@@ -28,7 +28,7 @@ from statistics import linear_regression, median
 from typing import Any
 
 from headrace.bench import BenchError
-from headrace.bench.contestants import FileStream, open_race, trigger_seconds
+from headrace.bench.contestants import FileStream, open_session, trigger_seconds
 from headrace.bench.cpu_time import cpu_seconds
 from headrace.bench.fingerprints import fingerprint
 from headrace.bench.harness import Case, Setup, multiset_difference
@@ -107,30 +107,30 @@ class RunningBench:
             "progress.retained": "100000",
         }
         place = empty_folder(self.setup.work / "headrace")
-        race = open_race(spark, self.streams, place, settings)
+        hr = open_session(spark, self.streams, place, settings)
         began = time.perf_counter()
         handles = []
         for query in queries:
-            writer = race.sql(query.to_sql()).writeStream.queryName(query.sink.name)
+            writer = hr.sql(query.to_sql()).writeStream.queryName(query.sink.name)
             if out is None:
                 handles.append(writer.format("noop").start())
             else:
                 handles.append(writer.format("parquet").start(str(out / query.sink.name)))
         started, before = time.perf_counter(), cpu_seconds(spark)
-        race.start(availableNow=True)
-        race.awaitTermination()
+        hr.start(availableNow=True)
+        hr.awaitTermination()
         seconds, cpu = time.perf_counter() - started, cpu_seconds(spark) - before
         for handle in handles:
             if handle.exception() is not None:
                 raise BenchError(f"a query failed under Headrace: {handle.exception()}")
-        progress = {stream.name: race.streamProgress(stream.name) for stream in self.streams}
+        progress = {stream.name: hr.streamProgress(stream.name) for stream in self.streams}
         return Spent(
             seconds,
             cpu,
             sum(int(one["numInputRows"]) for of in progress.values() for one in of),
-            [t for stream in progress for t in trigger_seconds(race, stream)],
+            [t for stream in progress for t in trigger_seconds(hr, stream)],
             started - began,
-            [epoch["seconds"] for epoch in race.recentProgress],
+            [epoch["seconds"] for epoch in hr.recentProgress],
         )
 
     def native(self, queries: Sequence[GeneratedQuery], out: Path | None) -> Spent:
@@ -139,7 +139,7 @@ class RunningBench:
         from headrace.plan.nodes import OutputMode
 
         spark = self.setup.spark
-        planner = open_race(spark, self.streams, None)
+        planner = open_session(spark, self.streams, None)
         session = native.native_session(spark)
         place = empty_folder(self.setup.work / "native")
         began = time.perf_counter()

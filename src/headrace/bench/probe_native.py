@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headrace.bench import BenchError
-from headrace.bench.contestants import FileStream, open_race
+from headrace.bench.contestants import FileStream, open_session
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.bench.fingerprints import fingerprint
 from headrace.bench.harness import Case
@@ -77,7 +77,7 @@ def _plain_spark(
     from headrace.plan.nodes import OutputMode
 
     spark = bench.setup.spark
-    plan = open_race(spark, streams, None).sql(sql).plan
+    plan = open_session(spark, streams, None).sql(sql).plan
     session = native.native_session(spark)
     sources = {stream.name: stream.read(spark) for stream in streams}
     frame = native.stream_plan(plan, sources, None, OutputMode.APPEND, session)

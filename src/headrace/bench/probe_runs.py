@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.bench import BenchError
-from headrace.bench.contestants import FileStream, open_race
+from headrace.bench.contestants import FileStream, open_session
 from headrace.bench.drifting import Drift, Growth
 from headrace.bench.harness import Case, Setup
 
@@ -88,21 +88,21 @@ class ProbeBench:
         place = empty_folder(self.setup.work / "headrace")
         # Every epoch is wanted, however many there are.
         settings = {**settings, "progress.retained": "100000"}
-        race = open_race(self.setup.spark, streams, place, settings)
-        writer = race.sql(sql).writeStream.queryName("joined")
+        hr = open_session(self.setup.spark, streams, place, settings)
+        writer = hr.sql(sql).writeStream.queryName("joined")
         if out is None:
             handle = writer.format("noop").start()
         else:
             handle = writer.format("parquet").start(str(out))
         started = time.perf_counter()
-        race.start(availableNow=True)
-        race.awaitTermination()
+        hr.start(availableNow=True)
+        hr.awaitTermination()
         seconds = time.perf_counter() - started
         last = handle.lastProgress
         if handle.exception() is not None or last is None:
             raise BenchError(f"the join failed under Headrace: {handle.exception()}")
-        epochs = race.recentProgress
-        probed = list(race._race.join_memory.probing.values())
+        epochs = hr.recentProgress
+        probed = list(hr._engine.join_memory.probing.values())
         if not probed:
             raise BenchError("the join did not probe indexes")
         return Run(

@@ -21,7 +21,7 @@ from headrace.bench.contestants import (
     StandingQuery,
     finish,
     mean_phases,
-    open_race,
+    open_session,
     read_results,
     require_health,
     run_headrace,
@@ -76,22 +76,22 @@ def run(setup: Setup) -> Report:
     if setup.scale != "tiny":
         _warm_up(setup)
 
-    race = open_race(setup.spark, [stream], setup.work / "state")
-    queries = start_queries(race, QUERIES, setup.work / "out")
+    hr = open_session(setup.spark, [stream], setup.work / "state")
+    queries = start_queries(hr, QUERIES, setup.work / "out")
     started = time.perf_counter()
     with _watched(setup.spark, SAMPLE_EVERY[setup.scale]) as memory:
-        race.start(processingTime="1 second")
+        hr.start(processingTime="1 second")
         try:
             _feed(setup, events, folder)
             fed = time.perf_counter()
-            _drain(race, events.rows)
+            _drain(hr, events.rows)
         finally:
-            race.stop()
+            hr.stop()
     require_health(queries)
     took = time.perf_counter() - started
     # What is live at the end has been committed; a run over what there is finds no row that the
     # live one has missed, or else the comparison shows it.
-    finish(race, queries)
+    finish(hr, queries)
     found = read_results(setup.spark, queries, setup.work / "out")
     setup.say("the same files with plain Spark, for its results")
     expected = run_native(setup.spark, [stream], QUERIES, setup.work).results
@@ -99,9 +99,9 @@ def run(setup: Setup) -> Report:
     ratio = {f"{name} late/early": growth(values) for name, values in memory.lines().items()}
     notes: dict[str, Any] = {
         "target": "late/early <= 1.1",
-        "epochs": len(race.recentProgress),
+        "epochs": len(hr.recentProgress),
         "seconds behind at the end": round(started + took - fed, 1),
-        "phases": {"headrace": {name: round(s, 4) for name, s in mean_phases(race).items()}},
+        "phases": {"headrace": {name: round(s, 4) for name, s in mean_phases(hr).items()}},
         "series": {
             "x": "seconds",
             "y": "megabytes",
@@ -144,14 +144,14 @@ def _feed(setup: Setup, events: EventFiles, folder: Path) -> None:
             setup.advance(0.9 / events.files)
 
 
-def _drain(race: Headrace, rows: int) -> None:
+def _drain(hr: Headrace, rows: int) -> None:
     """Wait until every row that was written has been part of an epoch."""
     deadline = time.perf_counter() + DRAIN_WITHIN
-    while (taken := sum(epoch["numInputRows"] for epoch in race.recentProgress)) < rows:
-        if not race.isActive:
+    while (taken := sum(epoch["numInputRows"] for epoch in hr.recentProgress)) < rows:
+        if not hr.isActive:
             # Raises what ended it.
-            race.awaitTermination()
-            raise BenchError("the race ended during the soak")
+            hr.awaitTermination()
+            raise BenchError("the engine ended during the soak")
         if time.perf_counter() > deadline:
             raise BenchError(
                 f"{taken:,} of {rows:,} rows were taken {DRAIN_WITHIN:.0f} s after the last"

@@ -1,9 +1,9 @@
 """The command line: thin faces over ``headrace.session``, one file per command.
 
 ``main`` is the entry point. ``run``, ``explain``, ``merge``, ``bench`` and ``demo`` hold the
-commands, ``assemble`` turns a pipeline file into a race, ``spark`` starts the session of a command,
-``progress`` reads what a race reports, ``signals`` ends a command in good order. Spark is imported
-inside functions only: ``headrace --help`` answers at once.
+commands, ``assemble`` turns a pipeline file into an engine, ``spark`` starts the session of a
+command, ``progress`` reads what an engine reports, ``signals`` ends a command in good order. Spark
+is imported inside functions only: ``headrace --help`` answers at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a pipeline file to a race: readers, tables and queries, errors placed in the file."""
+"""From a pipeline file to an engine: readers, tables and queries, errors placed in the file."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def assemble(spark: SparkSession, pipeline: Pipeline) -> tuple[Headrace, dict[st
     """Register everything the file names; nothing runs yet. Queries come back by name."""
     from headrace.session import Headrace
 
-    race = Headrace(spark, checkpoint=pipeline.checkpoint)
+    hr = Headrace(spark, checkpoint=pipeline.checkpoint)
     for stream in pipeline.streams:
         with _placed(stream.at):
             times = {"delay": stream.delay, "ttl": stream.ttl, "idle": stream.idle}
             given = {key: value for key, value in times.items() if value is not None}
-            race.stream(stream.name, read_stream(spark, stream), time=stream.time, **given)
+            hr.stream(stream.name, read_stream(spark, stream), time=stream.time, **given)
     for table in pipeline.tables:
         with _placed(table.at):
-            race.table(table.name, read_table(spark, table))
+            hr.table(table.name, read_table(spark, table))
     queries = {}
     for spec in pipeline.queries:
         with _placed(spec.at, spec):
-            queries[spec.name] = race.sql(spec.sql)
-    return race, queries
+            queries[spec.name] = hr.sql(spec.sql)
+    return hr, queries
 
 
 def read_stream(spark: SparkSession, spec: StreamSpec) -> DataFrame:

@@ -84,9 +84,9 @@ def _demo(seconds: float, json: bool, debug: bool, signals: Signals) -> bool:
         _warm_up(spark, Path(folder, "warm-up"), starting, signals)
         starting.update("planning")
         feed = Feed(Path(folder, "streams"))
-        race, planned = _plan(spark, feed, Path(folder, "live"))
+        hr, planned = _plan(spark, feed, Path(folder, "live"))
         starting.stop()
-        queries = _live(race, planned, feed, seconds, console, signals)
+        queries = _live(hr, planned, feed, seconds, console, signals)
         feed.close_windows()
         case, refused = _compare(spark, feed, Path(folder), console, signals)
     _conclude(case, refused, console)
@@ -105,10 +105,10 @@ def _demo(seconds: float, json: bool, debug: bool, signals: Signals) -> bool:
 def _plan(
     spark: SparkSession, feed: Feed, checkpoint: Path, files_per_batch: int | None = None
 ) -> tuple[Headrace, dict[str, Query]]:
-    from headrace.bench.contestants import open_race
+    from headrace.bench.contestants import open_session
 
-    race = open_race(spark, _streams(feed, files_per_batch), checkpoint)
-    return race, {query.name: race.sql(query.sql) for query in QUERIES}
+    hr = open_session(spark, _streams(feed, files_per_batch), checkpoint)
+    return hr, {query.name: hr.sql(query.sql) for query in QUERIES}
 
 
 def _start(planned: dict[str, Query]) -> dict[str, QueryHandle]:
@@ -129,19 +129,19 @@ def _warm_up(spark: SparkSession, folder: Path, status: Status, signals: Signals
     feed = Feed(folder / "streams")
     for _ in range(_WARM_UP_EPOCHS):
         feed.write_once()
-    race, planned = _plan(spark, feed, folder / "state", files_per_batch=1)
+    hr, planned = _plan(spark, feed, folder / "state", files_per_batch=1)
     _start(planned)
-    race.start(availableNow=True)
-    while not race.awaitTermination(timeout=_LOOK_EVERY):
+    hr.start(availableNow=True)
+    while not hr.awaitTermination(timeout=_LOOK_EVERY):
         if signals.asked:
-            race.stop(timeout=0)
+            hr.stop(timeout=0)
             raise Asked
-        epoch = len(race.recentProgress) + 1
+        epoch = len(hr.recentProgress) + 1
         status.update(f"warming up: epoch {min(epoch, _WARM_UP_EPOCHS)} of {_WARM_UP_EPOCHS}")
 
 
 def _live(
-    race: Headrace,
+    hr: Headrace,
     planned: dict[str, Query],
     feed: Feed,
     seconds: float,
@@ -155,7 +155,7 @@ def _live(
     kinds = {query.name: query.kind for query in QUERIES}
     handles = _start(planned)
     feed.start()
-    race.start(processingTime="1 second")
+    hr.start(processingTime="1 second")
     started = time.monotonic()
     newest: Newest | None = None
     reading: Future[Newest] | None = None
@@ -168,12 +168,12 @@ def _live(
         screen.show(moment)
 
     with Screen(console) as screen, ThreadPoolExecutor(1) as reader:
-        while (elapsed := time.monotonic() - started) < seconds and race.isActive:
+        while (elapsed := time.monotonic() - started) < seconds and hr.isActive:
             if signals.asked:
                 break
-            if reading is None and elapsed >= _READ_EVERY * (turns + 1) and race.recentProgress:
+            if reading is None and elapsed >= _READ_EVERY * (turns + 1) and hr.recentProgress:
                 query = QUERIES[turns % len(QUERIES)]
-                reading = reader.submit(_newest, race, query, planned[query.name])
+                reading = reader.submit(_newest, hr, query, planned[query.name])
                 turns += 1
             if reading is not None and reading.done():
                 newest, reading = reading.result(), None
@@ -181,25 +181,25 @@ def _live(
             time.sleep(_LOOK_EVERY)
         feed.stop()
         # The rows that were written last are still to be taken.
-        while rows_taken(race) < feed.bids + feed.clicks and race.isActive:
+        while rows_taken(hr) < feed.bids + feed.clicks and hr.isActive:
             if signals.asked or time.monotonic() - started > seconds + _DRAIN_WITHIN:
                 break
             show(screen)
             time.sleep(_LOOK_EVERY)
-    race.stop(timeout=0 if signals.asked else None)
+    hr.stop(timeout=0 if signals.asked else None)
     signals.check()
     found = glances(handles)
     for query in QUERIES:
-        _print_query(_newest(race, query, planned[query.name]), console)
+        _print_query(_newest(hr, query, planned[query.name]), console)
     console.print(query_table(found, kinds if console.width >= WIDTH_FOR_KINDS else None))
     return found
 
 
-def _newest(race: Headrace, query: DemoQuery, planned: Query) -> Newest:
+def _newest(hr: Headrace, query: DemoQuery, planned: Query) -> Newest:
     from headrace.cli.screen import Newest
     from headrace.plan.text import plan_text
 
-    frame = race.results(query.name)
+    frame = hr.results(query.name)
     latest = next((c for c in ("window", "ts") if c in frame.columns), frame.columns[0])
     rows = frame.orderBy(frame[latest].desc()).limit(4).collect()
     cells = [[_cell(value) for value in row] for row in rows]
@@ -241,7 +241,7 @@ def _compare(
     """Run the files that were written through both; also what plain Spark cannot do, and why."""
     from headrace.bench.contestants import (
         StandingQuery,
-        open_race,
+        open_session,
         refused_by_native,
         run_headrace,
         run_native,
@@ -251,7 +251,7 @@ def _compare(
     files = len(list((feed.folder / "bids").glob("*.json")))
     streams = _streams(feed, files_per_batch=-(-files // _MICRO_BATCHES))
     standing = [StandingQuery(query.name, query.sql) for query in QUERIES]
-    refused = refused_by_native(open_race(spark, streams, None), standing)
+    refused = refused_by_native(open_session(spark, streams, None), standing)
     common = [query for query in standing if query.name not in refused]
     title = "the same files again, with plain Spark and with Headrace"
     with console.status(title) as status:

@@ -1,8 +1,8 @@
 """``headrace merge``: what the queries of pipeline files would share, without running them.
 
-All files are taken together, as if one race ran them. Spark is started only where it must be asked:
-for the columns of a stream or table whose schema the file does not give, and for the types of
-functions that Headrace does not know itself.
+All files are taken together, as if one engine ran them. Spark is started only where it must be
+asked: for the columns of a stream or table whose schema the file does not give, and for the types
+of functions that Headrace does not know itself.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _merged(
     arithmetic: Arithmetic,
     solver_ms: int,
 ) -> GlobalPlan:
-    """As a race does it, where parts are shared: whatever columns are called."""
+    """As an engine does it, where parts are shared: whatever columns are called."""
     from headrace.merge import GlobalPlan, Scope, Strategy
     from headrace.merge.describe import planned_together
     from headrace.merge.rewriting import Merging

@@ -1,4 +1,4 @@
-"""What a race reports of its queries, as a person wants to see it.
+"""What an engine reports of its queries, as a person wants to see it.
 
 The only place of the command line that knows the shape of ``lastProgress`` and ``status``.
 """
@@ -60,9 +60,9 @@ def glances(handles: Mapping[str, QueryHandle]) -> list[Glance]:
     return [glance(name, handle) for name, handle in handles.items()]
 
 
-def rows_taken(race: Headrace) -> int:
+def rows_taken(hr: Headrace) -> int:
     """Rows that have been part of an epoch."""
-    return sum(int(epoch["numInputRows"]) for epoch in race.recentProgress)
+    return sum(int(epoch["numInputRows"]) for epoch in hr.recentProgress)
 
 
 def query_table(queries: list[Glance], kinds: Mapping[str, str] | None = None) -> Table:

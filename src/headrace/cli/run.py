@@ -34,7 +34,7 @@ class _Run:
     pipeline: Pipeline
     stop_timeout: float
     signals: Signals = field(default_factory=Signals)
-    race: Headrace | None = None
+    hr: Headrace | None = None
     #: finished, stopped (after an epoch), abandoned (in the middle of one) or failed.
     ended: str = "stopped"
     failure: HeadraceError | None = None
@@ -49,37 +49,37 @@ class _Run:
             if self.signals.asked:
                 return
             with err.status("planning"):
-                race, queries = assemble(spark, self.pipeline)
+                hr, queries = assemble(spark, self.pipeline)
                 handles = start_sinks(self.pipeline, queries)
             if not self.signals.asked:
-                self._race(race, handles)
+                self._run_queries(hr, handles)
             state = "stopped" if self.ended == "abandoned" else self.ended
             self.queries = [
                 query if query.error else replace(query, state=state) for query in glances(handles)
             ]
 
-    def _race(self, race: Headrace, handles: dict[str, QueryHandle]) -> None:
+    def _run_queries(self, hr: Headrace, handles: dict[str, QueryHandle]) -> None:
         try:
-            start_race(race, self.pipeline.trigger)
-            self.race = race
-            self._watch(race, handles)
+            start_engine(hr, self.pipeline.trigger)
+            self.hr = hr
+            self._watch(hr, handles)
         except HeadraceError as error:
             self.failure = error
             self.ended = "failed"
 
-    def _watch(self, race: Headrace, handles: dict[str, QueryHandle]) -> None:
-        """Show how far the queries are until the race is over, or asked to be."""
+    def _watch(self, hr: Headrace, handles: dict[str, QueryHandle]) -> None:
+        """Show how far the queries are until the engine is over, or asked to be."""
         from headrace.cli.progress import glances, plain_line
 
         every = _SHOW_EVERY if err.is_terminal else _SAY_EVERY
         shown = time.monotonic()
         with err.status("starting") if err.is_terminal else nullcontext() as status:
-            while not race.awaitTermination(timeout=_LOOK_EVERY):
+            while not hr.awaitTermination(timeout=_LOOK_EVERY):
                 if self.signals.asked:
                     timeout = 0.0 if self.signals.asked_again else self.stop_timeout
-                    self.ended = "stopped" if race.stop(timeout=timeout) else "abandoned"
+                    self.ended = "stopped" if hr.stop(timeout=timeout) else "abandoned"
                     # Raises what ended it, if that was something else.
-                    race.awaitTermination()
+                    hr.awaitTermination()
                     return
                 if time.monotonic() - shown < every:
                     continue
@@ -91,7 +91,7 @@ class _Run:
         self.ended = "finished"
 
     def say_that_it_stops(self) -> None:
-        if self.race is None:
+        if self.hr is None:
             note("stopping")
         else:
             note(
@@ -100,9 +100,9 @@ class _Run:
             )
 
     def stop_at_once(self) -> None:
-        if self.race is not None:
+        if self.hr is not None:
             note("abandoning the epoch that runs; the next run does it again")
-            self.race.stop(timeout=0)
+            self.hr.stop(timeout=0)
 
     @property
     def exit_code(self) -> int:
@@ -141,7 +141,7 @@ def run(
             this.stop_at_once,
         )
     except Unended:
-        this.ended = "stopped" if this.race is None else "abandoned"
+        this.ended = "stopped" if this.hr is None else "abandoned"
     if json:
         outcome = {"ended": this.ended, "queries": [query.to_json() for query in this.queries]}
         print(json_text.dumps(outcome, indent=1))
@@ -153,7 +153,7 @@ def run(
 
 
 def start_sinks(pipeline: Pipeline, queries: dict[str, Query]) -> dict[str, QueryHandle]:
-    """Give every query its sink; they begin when the race starts."""
+    """Give every query its sink; they begin when the engine starts."""
     return {spec.name: _start_sink(queries[spec.name], spec) for spec in pipeline.queries}
 
 
@@ -166,8 +166,8 @@ def _start_sink(query: Query, spec: QuerySpec) -> QueryHandle:
     return writer.outputMode(spec.output_mode).start()
 
 
-def start_race(race: Headrace, trigger: Trigger) -> None:
+def start_engine(hr: Headrace, trigger: Trigger) -> None:
     if trigger.processing_time is not None:
-        race.start(processingTime=trigger.processing_time)
+        hr.start(processingTime=trigger.processing_time)
     else:
-        race.start(availableNow=True)
+        hr.start(availableNow=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.compiler.joins import compile_join, held_back
-from headrace.compiler.physical_plan import Physical
+from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.compiler.sets import compile_sets
 from headrace.definitions.definition import is_table_join
 from headrace.definitions.lateness import Lateness
@@ -17,10 +17,10 @@ from headrace.definitions.partials import Decomposed, coverage_of, decompose_all
 from headrace.errors import QueryError
 from headrace.operators.base import Operator, Store
 from headrace.operators.panes.pane_aggregate import PaneAggregate
-from headrace.operators.panes.pane_store import Closing, Panes, PaneStore
+from headrace.operators.panes.pane_store import Panes, PaneStore, WindowLateness
 from headrace.operators.panes.window_aggregate import Reading, WindowAggregate
 from headrace.operators.rows.row_aggregate import RowAggregate
-from headrace.operators.rows.row_store import Arranged, Retention, RowStore, unchained
+from headrace.operators.rows.row_store import Retention, RowStore, StoredRows, unchained
 from headrace.operators.sessions.session_aggregate import SessionAggregate
 from headrace.operators.sessions.session_store import SessionStore
 from headrace.operators.stateless import RowByRow, SourceRows, UnionRows, may_raise
@@ -41,11 +41,11 @@ from headrace.plan.times import aggregate_lag
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 from headrace.planner.early_aggregation import EarlyPolicy
-from headrace.planner.filter_sharing import Folded, folded
+from headrace.planner.filter_sharing import FilterShare, filter_share
 from headrace.planner.grouping import Grouping, aggregates_by_family, reads_streams_plainly
 from headrace.planner.join_order import JoinPolicy
 from headrace.planner.live_query import LiveQuery
-from headrace.planner.pane_layout import Generation, LayoutPolicy, PanePlan, decide
+from headrace.planner.pane_layout import Generation, LayoutPolicy, PanePlan, plan_pane_layouts
 from headrace.planner.warm_up import warm_up
 from headrace.state import store_names
 
@@ -56,7 +56,7 @@ def compile_queries(
     closing: str = "auto",
     joins: JoinPolicy | None = None,
     early: EarlyPolicy | None = None,
-) -> Physical:
+) -> PhysicalPlan:
     """Operators for all queries, with the stores they share.
 
     ``panes`` says how those of all groupings are laid out; without it each gets the layout that it
@@ -65,7 +65,7 @@ def compile_queries(
     """
     plans = list({id(query.sink.input): query.sink.input for query in queries}.values())
     if panes is None:
-        panes, _ = decide(plans, PanePlan(), {}, LayoutPolicy())
+        panes, _ = plan_pane_layouts(plans, PanePlan(), {}, LayoutPolicy())
     families = aggregates_by_family(plans)
     inputs = [panes.hosts[family].input for family in families if family in panes.hosts]
     compiler = _Compiler(
@@ -114,26 +114,26 @@ class _Compiler:
         self.closing = closing
         self.joins = joins
         self.early = early
-        self.physical = Physical(sources=sources)
+        self.physical = PhysicalPlan(sources=sources)
         self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
         #: Whole plans by identity: merged queries hold one and the same, and hashing takes time.
         self._whole: dict[tuple[int, int | None, OutputMode], Operator] = {}
         self.stores: dict[str, Store] = {}
         self._stream_rows = {stream: SourceRows(source) for stream, source in sources.items()}
-        self.visible_from: int | None = None
+        self.starts_at: int | None = None
         self.mode = OutputMode.APPEND
 
     def add(self, query: LiveQuery) -> None:
-        self.visible_from = query.visible_from
+        self.starts_at = query.starts_at
         self.mode = query.sink.mode
-        whole = (id(query.sink.input), self.visible_from, self.mode)
+        whole = (id(query.sink.input), self.starts_at, self.mode)
         if whole not in self._whole:
             self._whole[whole] = self._operator(query.sink.input)
         self.physical.outputs[query.sink.name] = self._whole[whole]
 
     def _operator(self, node: Node) -> Operator:
         # What remembers nothing is the same whenever a query joined.
-        key = (node, self.visible_from if remembers(node) else None, self.mode)
+        key = (node, self.starts_at if remembers(node) else None, self.mode)
         if key not in self._operators:
             self._operators[key] = self._compile(node)
         return self._operators[key]
@@ -145,16 +145,16 @@ class _Compiler:
         another's. One with state has begun anew: were its rows kept in the store of a query that
         saw more, they would end when that query leaves.
         """
-        return self.visible_from if remembers(node) else None
+        return self.starts_at if remembers(node) else None
 
     def whole_from(self, node: Node) -> int | None:
         """From when a query that joined late sees everything that this node would put out.
 
         A pair may need a row from before the query joined, and a window rows from its beginning.
         """
-        if self.visible_from is None:
+        if self.starts_at is None:
             return None
-        return self.visible_from + warm_up(node)
+        return self.starts_at + warm_up(node)
 
     def input(self, node: Node) -> Operator:
         """An input of a stateful operator: it hands on final rows, whatever the query's mode."""
@@ -210,9 +210,9 @@ class _Compiler:
         """Tumbling and hopping windows, from the panes of every layout that holds some of them."""
         windows = {i: w for i, w in enumerate(node.windows) if isinstance(w, Hopping)}
         host = self._panes.host(node)
-        share: Folded | None = None
+        share: FilterShare | None = None
         if host.rows != Grouping.of(node).rows:
-            share = folded(node)
+            share = filter_share(node)
             parts = share.parts
         generations = self._panes.generations[host.family]
         keys = tuple(f"__key{host.keys.index(key.expr)}" for key in node.keys)
@@ -237,7 +237,7 @@ class _Compiler:
         # One of the stores that get new rows counts those that come too late.
         counting = next(reading.store for reading in readings if reading.store.active)
         condition = None if share is None else share.condition
-        counting.closings.add(Closing(tuple(windows.values()), streams, lag, condition))
+        counting.closings.add(WindowLateness(tuple(windows.values()), streams, lag, condition))
         operator = WindowAggregate(
             node,
             tuple(readings),
@@ -302,7 +302,7 @@ class _Compiler:
         keys = tuple(key.expr for key in node.keys)
         # A landmark counts from when its query joined, so it cannot use an older query's state.
         name = store_names.panes_of(
-            node, self._since(node.input) if panes.given else self.visible_from
+            node, self._since(node.input) if panes.given else self.starts_at
         )
         store = self.stores.get(name)
         if not isinstance(store, PaneStore):
@@ -314,7 +314,7 @@ class _Compiler:
         lengths = [w.length for w in node.windows if isinstance(w, Hopping | Trailing)]
         endless = isinstance(node.windows[0], Landmark)
         kept = None if endless else lag + max(lengths, default=0)
-        rows = self.arranged(node.input, node.time.name, None, Retention(streams, kept))
+        rows = self.stored_rows(node.input, node.time.name, None, Retention(streams, kept))
         keys = (key.expr for key in node.keys)
         columns = (rows.stored_name(key.name) for key in keys if isinstance(key, Column))
         rows.store.wish_split(name for name in columns if name is not None)
@@ -345,7 +345,7 @@ class _Compiler:
             )
         keys = tuple(key.expr for key in node.keys)
         late = Lateness(streams, window.gap + lag, strict=True)
-        name = store_names.sessions_of(node, late, self.visible_from)
+        name = store_names.sessions_of(node, late, self.starts_at)
         store = self.stores.get(name)
         if not isinstance(store, SessionStore):
             store = SessionStore(
@@ -356,7 +356,7 @@ class _Compiler:
                 window.gap,
                 late,
                 lag,
-                self.visible_from,
+                self.starts_at,
             )
             self.register(store)
         if parts is not None:
@@ -366,16 +366,16 @@ class _Compiler:
             operator.stores = (store,)
             return operator
         retention = Retention(streams, lag + window.gap, sessions=store.name)
-        rows = self.arranged(node.input, node.time.name, late, retention)
+        rows = self.stored_rows(node.input, node.time.name, late, retention)
         operator = SessionAggregate(node, store, None, rows)
         operator.stores = (store, rows.store)
         return operator
 
     # Row stores
 
-    def arranged(
+    def stored_rows(
         self, node: Node, time: str, lateness: Lateness | None, retention: Retention
-    ) -> Arranged:
+    ) -> StoredRows:
         """A reading of the stored rows of a node; streams share one store each.
 
         What can raise on the way from a stream is computed once, when a row arrives: read from a
@@ -389,19 +389,19 @@ class _Compiler:
             store = self._row_store(name, self._stream_rows[stream], base.node.time)
             store.columns |= {*base.node.schema.names, base.node.time}
             store.wanted.append(_lowest_filter(chain))
-            arranged = Arranged(store, base.node.schema, chain, time, lateness, self.visible_from)
+            stored_rows = StoredRows(store, base.node.schema, chain, time, lateness, self.starts_at)
         else:
             operator = self.input(node)
-            name = store_names.rows_of(node, time, self.visible_from)
+            name = store_names.rows_of(node, time, self.starts_at)
             store = self._row_store(name, operator, time)
             store.columns |= set(node.schema.names)
             store.wanted.append(None)
-            visible_from = self.visible_from if isinstance(base, SourceRows) else None
-            arranged = Arranged(store, node.schema, (), time, lateness, visible_from)
+            starts_at = self.starts_at if isinstance(base, SourceRows) else None
+            stored_rows = StoredRows(store, node.schema, (), time, lateness, starts_at)
         if lateness is not None:
             store.lateness.add(lateness)
         store.retentions.append(retention)
-        return arranged
+        return stored_rows
 
     def _row_store(self, name: str, source: Operator, time: str) -> RowStore:
         store = self.stores.get(name)
@@ -416,7 +416,7 @@ class _Compiler:
 
 
 def _lateness(query: LiveQuery) -> tuple[bool, int]:
-    return query.visible_from is not None, query.visible_from or 0
+    return query.starts_at is not None, query.starts_at or 0
 
 
 def remembers(node: Node) -> bool:

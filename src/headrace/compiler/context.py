@@ -6,7 +6,7 @@ from typing import Protocol
 
 from headrace.definitions.lateness import Lateness
 from headrace.operators.base import Operator, Store
-from headrace.operators.rows.row_store import Arranged, Retention
+from headrace.operators.rows.row_store import Retention, StoredRows
 from headrace.plan.nodes import Node, OutputMode
 from headrace.planner.early_aggregation import EarlyPolicy
 from headrace.planner.join_order import JoinPolicy
@@ -15,7 +15,7 @@ from headrace.planner.join_order import JoinPolicy
 class Compilation(Protocol):
     """All live queries, compiled one after another over shared stores."""
 
-    visible_from: int | None
+    starts_at: int | None
     mode: OutputMode
     closing: str
     early: EarlyPolicy
@@ -26,8 +26,8 @@ class Compilation(Protocol):
 
     def whole_from(self, node: Node) -> int | None: ...
 
-    def arranged(
+    def stored_rows(
         self, node: Node, time: str, lateness: Lateness | None, retention: Retention
-    ) -> Arranged: ...
+    ) -> StoredRows: ...
 
     def register(self, store: Store) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.compiler.physical_plan import Physical
+from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.operators.base import Operator
 from headrace.operators.sets.early_choice import EarlyChoice
 from headrace.optimizer.early.describe import (
@@ -20,7 +20,7 @@ from headrace.state.committed import Committed
 
 
 def describe_early(
-    plan: Node, physical: Physical, early: EarlyMemory, joins: JoinMemory, state: Committed
+    plan: Node, physical: PhysicalPlan, early: EarlyMemory, joins: JoinMemory, state: Committed
 ) -> list[DescribedEarly | LateAggregate]:
     """Each aggregate over joins: by which plan it is computed, and what the others would cost."""
     found: list[DescribedEarly | LateAggregate] = []
@@ -44,7 +44,7 @@ def describe_early(
     return found
 
 
-def _choices(physical: Physical) -> Iterator[EarlyChoice]:
+def _choices(physical: PhysicalPlan) -> Iterator[EarlyChoice]:
     seen: set[int] = set()
 
     def visit(operator: Operator) -> Iterator[EarlyChoice]:

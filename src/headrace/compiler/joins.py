@@ -10,7 +10,7 @@ from headrace.operators.base import Operator
 from headrace.operators.rows.delta_join import DeltaJoin, JoinInput
 from headrace.operators.rows.outer_join import OuterJoin
 from headrace.operators.rows.probe_join import ProbeJoin
-from headrace.operators.rows.row_store import Arranged, Retention
+from headrace.operators.rows.row_store import Retention, StoredRows
 from headrace.operators.sessions.session_join import SessionJoin, SessionMembers
 from headrace.operators.sessions.session_store import SessionStore
 from headrace.plan.expressions import Column, Expr, without_casts
@@ -56,7 +56,7 @@ def _join_input(
     retention = Retention(streams, shape.kept(index))
     own_time = shape.own_time(index)
     time = leaf.schema.names[leaf.node.schema.names.index(own_time)]
-    rows = compilation.arranged(leaf.node, own_time, late, retention)
+    rows = compilation.stored_rows(leaf.node, own_time, late, retention)
     keys = tuple(
         (position, _stored_key(rows, leaf, key))
         for position, members in enumerate(graph.key_classes)
@@ -84,13 +84,13 @@ def _session_join(compilation: Compilation, node: Join, time: SameSession) -> Op
     store = compilation.stores.get(name)
     if not isinstance(store, SessionStore):
         store = SessionStore(
-            name, members, members.keys, members.time, time.gap, late, lag, compilation.visible_from
+            name, members, members.keys, members.time, time.gap, late, lag, compilation.starts_at
         )
         compilation.register(store)
     retention = Retention(streams, lag + time.gap, sessions=store.name)
     left, right = (
         JoinInput(
-            compilation.arranged(side, _own_name(side, schema, column), late, retention),
+            compilation.stored_rows(side, _own_name(side, schema, column), late, retention),
             schema,
             column,
         )
@@ -102,7 +102,7 @@ def _session_join(compilation: Compilation, node: Join, time: SameSession) -> Op
 
 
 def _sessions_name(compilation: Compilation, node: Join) -> str:
-    return store_names.sessions_of_join(node, compilation.visible_from)
+    return store_names.sessions_of_join(node, compilation.starts_at)
 
 
 def held_back(compilation: Compilation, node: Node, time: str) -> frozenset[str]:
@@ -118,7 +118,7 @@ def held_back(compilation: Compilation, node: Node, time: str) -> frozenset[str]
     return names
 
 
-def _stored_key(rows: Arranged, leaf: Leaf, key: Expr) -> str | None:
+def _stored_key(rows: StoredRows, leaf: Leaf, key: Expr) -> str | None:
     """The column of a store that a join's key is, if it is one."""
     key = without_casts(key)
     return rows.stored_name(leaf.own_name(key.name)) if isinstance(key, Column) else None

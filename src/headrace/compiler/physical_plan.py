@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headrace.operators.base import Operator, Step, Store
+from headrace.operators.base import EpochStep, Operator, Store
 from headrace.plan.nodes import Source
 
 
 @dataclass
-class Physical:
+class PhysicalPlan:
     """Everything that runs in an epoch: stores in the order they advance, and query outputs."""
 
     stores: list[Store] = field(default_factory=list)
@@ -43,10 +43,10 @@ class Physical:
                 visit(source)
         return list(found.values())
 
-    def steps(self, query: str) -> list[Step]:
+    def steps(self, query: str) -> list[EpochStep]:
         """What happens for one query in an epoch, in order."""
         output = self.outputs[query]
-        steps: list[Step] = []
+        steps: list[EpochStep] = []
 
         def visit(operator: Operator) -> None:
             for below in operator.inputs:

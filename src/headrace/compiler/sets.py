@@ -13,7 +13,7 @@ from headrace.definitions.partials import decompose_all
 from headrace.errors import QueryError
 from headrace.operators.base import Operator
 from headrace.operators.panes.pane_aggregate import PaneAggregate
-from headrace.operators.panes.pane_store import Closing, Panes, PaneStore
+from headrace.operators.panes.pane_store import Panes, PaneStore, WindowLateness
 from headrace.operators.rows.row_store import Retention
 from headrace.operators.sets.aggregation_set import AggregationSet
 from headrace.operators.sets.definition import SetColumns, SetJoin, set_columns
@@ -83,7 +83,7 @@ class _SetCompiler:
         if self._shape.input_windows is not None:
             moving = tuple(s for s in stores if not isinstance(s, AggregationSet))
             operator = InputWindowsJoin(
-                join, moving, sources, self._streams, self._all.visible_from, choice
+                join, moving, sources, self._streams, self._all.starts_at, choice
             )
             rows = (s.rows.store for s in stores if isinstance(s, TrailingSet))
             operator.stores = distinct_stores([*rows, *stores])
@@ -109,7 +109,7 @@ class _SetCompiler:
 
     def _landmark(self, join: SetJoin, joins: OneWaySetJoins) -> Operator:
         """The groups so far, to which each epoch adds what its new joined rows amount to."""
-        name = store_names.late_groups_of(self._node, self._all.visible_from)
+        name = store_names.late_groups_of(self._node, self._all.starts_at)
         store = self._all.stores.get(name)
         if not isinstance(store, PaneStore):
             store = PaneStore(name, joins, joins.keys, Column(TIME, TIMESTAMP), Panes())
@@ -162,7 +162,7 @@ class _SetCompiler:
         # A row that is late for the join is in none of its sets; a join with tables alone has no
         # state, and its rows are welcome as long as a window is open.
         late = Lateness(self._streams, graph_lag(shape.graph)) if shape.graph.timed else None
-        since = self._all.visible_from
+        since = self._all.starts_at
         name = store_names.set_of(leaf.node, groups, time, pane, late, since)
         store = self._all.stores.get(name)
         if not isinstance(store, AggregationSet):
@@ -171,7 +171,7 @@ class _SetCompiler:
             self._all.register(store)
         store.retentions.append(Retention(self._streams, self._kept(index)))
         if not shape.graph.timed and shape.windows:
-            store.closings.add(Closing(shape.windows, self._streams, self._lag))
+            store.closings.add(WindowLateness(shape.windows, self._streams, self._lag))
         return store
 
     def _kept(self, index: int) -> int | None:
@@ -199,9 +199,9 @@ class _SetCompiler:
         time = self._time(index)
         # A landmark's rows are in its set for good; without a set they are needed themselves.
         kept = window.length if isinstance(window, Trailing) else None
-        rows = self._all.arranged(leaf.node, time.name, None, Retention(self._streams, kept))
+        rows = self._all.stored_rows(leaf.node, time.name, None, Retention(self._streams, kept))
         name = store_names.trailing_set_of(
-            leaf.node, groups, time, window, self._streams, self._all.visible_from
+            leaf.node, groups, time, window, self._streams, self._all.starts_at
         )
         store = self._all.stores.get(name)
         if not isinstance(store, TrailingSet):

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.plan.join_graph import JoinGraph
-from headrace.plan.nodes import JoinTime, SameWindow, Within
+from headrace.plan.nodes import IntervalBound, JoinTime, SameWindow
 
 #: Seconds for a row that changes places and is sorted, for two rows that are compared, and for a
 #: row that comes out of a join. Only their ratios matter.
@@ -35,7 +35,7 @@ MAKE = 0.12e-6
 def time_span(time: JoinTime) -> float | None:
     """The mean stretch of the other input's time that one row meets; None without bound."""
     match time:
-        case Within(lower=int(lower), upper=int(upper)):
+        case IntervalBound(lower=int(lower), upper=int(upper)):
             return float(upper - lower + 1)
         case SameWindow(window=window):
             length, slide = window.length, window.slide
@@ -52,7 +52,7 @@ def window_factor(time: JoinTime, unit: float) -> float:
     match time:
         case SameWindow(window=window):
             return (window.length / unit) ** 2 * (unit / window.slide)
-        case Within(lower=int(lower), upper=int(upper)):
+        case IntervalBound(lower=int(lower), upper=int(upper)):
             return (upper - lower) / unit
         case _:
             raise ValueError(f"no factor for {time}")

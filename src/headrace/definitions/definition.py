@@ -27,7 +27,7 @@ ROW_NUMBER = "monotonically_increasing_id"
 
 
 @dataclass(frozen=True)
-class Relation:
+class Definition:
     """A query and the schema of its rows."""
 
     query: exp.Query
@@ -194,15 +194,15 @@ def union_all(queries: list[exp.Query]) -> exp.Query:
     return result
 
 
-def apply_row_by_row(node: Filter | Project, rows: Relation) -> Relation:
+def apply_row_by_row(node: Filter | Project, rows: Definition) -> Definition:
     """A filter or projection over rows."""
     if isinstance(node, Filter):
-        return Relation(_filtered(node, rows), node.schema)
+        return Definition(_filtered(node, rows), node.schema)
     columns = {c.name: to_sqlglot(c.expr) for c in node.columns}
-    return Relation(select(rows.query, columns), node.schema)
+    return Definition(select(rows.query, columns), node.schema)
 
 
-def _filtered(node: Filter, rows: Relation) -> exp.Select:
+def _filtered(node: Filter, rows: Definition) -> exp.Select:
     certain = list(takewhile(lambda part: not can_raise(part), conjuncts(node.predicate)))
     rest = conjuncts(node.predicate)[len(certain) :]
     kept = select(rows.query, None, map(to_sqlglot, certain))
@@ -214,7 +214,7 @@ def _filtered(node: Filter, rows: Relation) -> exp.Select:
 
 
 def qualify(
-    rows: Relation, join_side_schema: Schema, extra: Mapping[str, Sql] | None = None
+    rows: Definition, join_side_schema: Schema, extra: Mapping[str, Sql] | None = None
 ) -> exp.Select:
     """Rename an input's columns to the names they have above a join."""
     renamed = {

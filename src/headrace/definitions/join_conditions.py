@@ -21,7 +21,7 @@ from headrace.definitions.definition import (
     named,
     number,
 )
-from headrace.plan.nodes import JoinTime, SameWindow, Within
+from headrace.plan.nodes import IntervalBound, JoinTime, SameWindow
 from headrace.plan.reach import Reach
 from headrace.plan.windows import Hopping
 
@@ -29,7 +29,7 @@ from headrace.plan.windows import Hopping
 def exact_condition(time: JoinTime) -> list[Sql]:
     """The condition as written, to the microsecond."""
     match time:
-        case Within(left=left, right=right, lower=lower, upper=upper):
+        case IntervalBound(left=left, right=right, lower=lower, upper=upper):
             a, b = micros(column(left.name)), micros(column(right.name))
             found: list[Sql] = []
             if lower is not None:

@@ -1,6 +1,6 @@
-"""The life of a race: streams and queries that come and go, start, stop, restart.
+"""The life of an engine: streams and queries that come and go, start, stop, restart.
 
-``Race`` is the core that the session, the CLI and the tests stand on. It knows plans, not SQL.
+``Engine`` is the core that the session, the CLI and the tests stand on. It knows plans, not SQL.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from headrace.plan.times import closes_on_grid
 from headrace.planner.join_order import JoinMemory
 from headrace.planner.late_joiners import caught_up_at
 from headrace.planner.live_query import LiveQuery
-from headrace.planner.pane_layout import LayoutPolicy, PanePlan, decide
+from headrace.planner.pane_layout import LayoutPolicy, PanePlan, plan_pane_layouts
 from headrace.planner.policy import (
     early_policy,
     join_policy,
@@ -88,7 +88,7 @@ class _Entry:
 
 
 @dataclass
-class Race:
+class Engine:
     """All queries over all streams, on one checkpoint."""
 
     spark: SparkSession
@@ -131,7 +131,7 @@ class Race:
         if frame.isStreaming:
             raise StreamError(
                 f"{table.shown!r} is a streaming DataFrame",
-                hint="register it with race.stream(...)",
+                hint="register it with hr.stream(...)",
             )
         self.tables[table.table] = frame
         self._show_table(table.table, frame)
@@ -167,7 +167,7 @@ class Race:
     # Queries
 
     def add_query(self, logical: Node, sink: Sink, function: BatchFunction | None) -> QueryState:
-        """Check a query and let it join: now if the race runs, else when it starts."""
+        """Check a query and let it join: now if the engine runs, else when it starts."""
         with self._lock:
             known = self._entries.get(folded(sink.name))
             if known is not None and known.state.active:
@@ -225,7 +225,7 @@ class Race:
 
     def start(self, trigger: Trigger) -> None:
         if self.active:
-            raise QueryError("the race runs already", hint="call stop() first")
+            raise QueryError("the engine runs already", hint="call stop() first")
         live = {e.sink.name: e for e in self._entries.values() if e.state.active}
         if not live:
             raise QueryError(
@@ -351,7 +351,7 @@ class Race:
             self._show_table(name, frame)
 
     def join(self, timeout: float | None) -> bool:
-        """Wait for the end; raises what ended the race, if it did not end well."""
+        """Wait for the end; raises what ended the engine, if it did not end well."""
         if self._coordinator is None:
             return True
         if not self._coordinator.join(timeout):
@@ -366,7 +366,7 @@ class Race:
         return True
 
     def _settle(self) -> None:
-        """Tell every query how the race ended."""
+        """Tell every query how the engine ended."""
         assert self._coordinator is not None
         assert self._runner is not None
         self._notice_stream_errors()
@@ -377,8 +377,8 @@ class Race:
             if self._coordinator.error is not None:
                 entry.state.fail(self._coordinator.error)
             else:
-                # The query stays registered: the race may be started again.
-                entry.state.message = "stopped with the race"
+                # The query stays registered: the engine may be started again.
+                entry.state.message = "stopped with the engine"
                 if (
                     entry.sink.name in unpublished
                     and self._runner.deliveries.publishing is not None
@@ -392,7 +392,8 @@ class Race:
     def _open_checkpoint(self) -> Checkpoint:
         if self.checkpoint is None:
             raise CheckpointError(
-                "this race has no checkpoint", hint="give one: Headrace(spark, checkpoint='state/')"
+                "this engine has no checkpoint",
+                hint="give one: Headrace(spark, checkpoint='state/')",
             )
         root = plain_path(self.checkpoint)
         return Checkpoint(
@@ -425,7 +426,7 @@ class Race:
         record = state.queries[name]
         if entry is None:
             return f"holds query {name!r}, which was not started"
-        stores = _store_names(entry, record.visible_from)
+        stores = _store_names(entry, record.starts_at)
         if choices.of(name) == "retry" and record.plan != _meaning(entry):
             state.queries[name] = record = mended(record, _meaning(entry), stores)
             # It is merged anew, which may need state that is not there.
@@ -453,23 +454,23 @@ class Race:
         if record is None:
             seen = [state.greatest.get(stream) for stream in entry.sink.streams()]
             times = [time for time in seen if time is not None]
-            visible_from = max(times) + 1 if times else None
+            starts_at = max(times) + 1 if times else None
             record = QueryRecord(
                 _meaning(entry),
                 state.epoch + 1,
-                visible_from,
-                _store_names(entry, visible_from),
-                visible_from,
+                starts_at,
+                _store_names(entry, starts_at),
+                starts_at,
             )
             state.queries[name] = record
             state.merged.pop(name, None)
             if not keeps_results:
                 drop_own_arrangements(state, name)
-        joined_at = record.visible_from if record.joined_at is None else record.joined_at
+        joined_at = record.starts_at if record.joined_at is None else record.joined_at
         if joined_at is not None:
-            entry.state.visible_from = joined_at + warm_up_below(entry.sink)
+            entry.state.starts_at = joined_at + warm_up_below(entry.sink)
         # A sink lives as long as its query: what it holds in memory outlives a stop and start.
-        entry.running = Running(LiveQuery(entry.sink, record.visible_from), entry.output)
+        entry.running = Running(LiveQuery(entry.sink, record.starts_at), entry.output)
         return entry.running
 
     @property
@@ -537,7 +538,7 @@ class Race:
         for name, running in queries.items():
             # One that could not be taken in can be only once something else runs.
             asked = self._asked_at.get(name)
-            if running.live.visible_from is None or asked == runner.state.plan_version:
+            if running.live.starts_at is None or asked == runner.state.plan_version:
                 continue
             due = caught_up_at(running.live)
             seen = [runner.state.clocks.watermarks.get(s) for s in running.live.sink.streams()]
@@ -548,7 +549,7 @@ class Race:
                 self._asked_at[name] = runner.state.plan_version
                 continue
             record, stores = runner.state.queries[name], _store_names(self._entry(name), None)
-            runner.state.queries[name] = replace(record, visible_from=None, stores=stores)
+            runner.state.queries[name] = replace(record, starts_at=None, stores=stores)
             queries[name] = replace(running, live=LiveQuery(running.live.sink, None))
             changed = True
         return changed
@@ -670,7 +671,7 @@ class Race:
 
     @property
     def runner(self) -> EpochRunner | None:
-        """What runs, or ran last; None before the race was first started."""
+        """What runs, or ran last; None before the engine was first started."""
         return self._runner
 
     @property
@@ -678,7 +679,7 @@ class Race:
         """Queries that joined late, and are computed apart until they have caught up."""
         if self._runner is None or not self.active:
             return frozenset()
-        return frozenset(n for n, q in self._runner.live.items() if q.visible_from is not None)
+        return frozenset(n for n, q in self._runner.live.items() if q.starts_at is not None)
 
     @property
     def loads(self) -> Mapping[str, Load]:
@@ -715,10 +716,10 @@ def _meaning(entry: _Entry) -> str:
     return plan_hash(entry.logical) + ":" + entry.sink.mode.value
 
 
-def _store_names(entry: _Entry, visible_from: int | None) -> tuple[str, ...]:
+def _store_names(entry: _Entry, starts_at: int | None) -> tuple[str, ...]:
     # As if nothing were folded: how queries share stores may change from start to start.
-    panes, _ = decide([entry.sink], PanePlan(), {}, LayoutPolicy(folds=False))
-    physical = compile_queries([LiveQuery(entry.sink, visible_from)], panes)
+    panes, _ = plan_pane_layouts([entry.sink], PanePlan(), {}, LayoutPolicy(shares_filters=False))
+    physical = compile_queries([LiveQuery(entry.sink, starts_at)], panes)
     names = {store.identity for store in physical.stores}
     # Windows that a version would have kept open are not known to be still to come: it is as if
     # they were kept elsewhere.

@@ -129,7 +129,7 @@ def planned_together(merging: Merging, queries: Mapping[str, Sink]) -> GlobalPla
 
 
 class _Reader:
-    """Reads one shared plan. Its queries are copied at once: a race may go on meanwhile."""
+    """Reads one shared plan. Its queries are copied at once: an engine may go on meanwhile."""
 
     def __init__(self, shared: SharedPlan, statistics: Statistics, names: int) -> None:
         self._key = shared.key

@@ -22,6 +22,7 @@ from headrace.plan.join_graph import belongs, has_table
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Filter,
+    IntervalBound,
     Join,
     JoinKind,
     JoinTime,
@@ -29,7 +30,6 @@ from headrace.plan.nodes import (
     Project,
     SameSession,
     SameWindow,
-    Within,
 )
 from headrace.plan.types import WINDOW
 
@@ -140,7 +140,7 @@ class JoinSigner:
             case SameSession():
                 said = ("same session", time.gap)
                 left, right = sorted((left, right))
-            case Within():
+            case IntervalBound():
                 lower, upper = time.lower, time.upper
                 if right < left:
                     left, right = right, left

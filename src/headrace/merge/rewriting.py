@@ -67,7 +67,7 @@ class Merging:
         with self._lock:
             return self._updated(queries, ran or {}, apart)
 
-    def look(self, see: Callable[[GlobalPlan], T]) -> T:
+    def with_locked_plan(self, see: Callable[[GlobalPlan], T]) -> T:
         """Read the global plan while nobody changes it."""
         with self._lock:
             return see(self.global_plan)

@@ -16,6 +16,7 @@ from headrace.plan.expressions import Call, Column, Expr, Literal
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     JoinKind,
     JoinTime,
@@ -24,7 +25,6 @@ from headrace.plan.nodes import (
     SameWindow,
     Sink,
     Source,
-    Within,
 )
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
@@ -174,9 +174,9 @@ def _condition(time: JoinTime) -> Hashable:
 
 def _mirrored_time(time: JoinTime) -> JoinTime:
     """The same condition, told from the other side."""
-    if isinstance(time, Within):
+    if isinstance(time, IntervalBound):
         lower, upper = (None if b is None else -b for b in (time.upper, time.lower))
-        return Within(time.right, time.left, lower, upper)
+        return IntervalBound(time.right, time.left, lower, upper)
     return replace(time, left=time.right, right=time.left)
 
 

@@ -40,7 +40,7 @@ from headrace.plan.nodes import (
     Table,
     Union,
 )
-from headrace.plan.windows import Given, Hopping, Landmark, Session, Window
+from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Window
 from headrace.sql.render import spark_sql
 
 #: Spark's mark of an event-time column; the figure in it is not read by the operators.
@@ -180,7 +180,7 @@ def _window(node: Aggregate, window: Window) -> SparkColumn:
             return functions.window(time, length, slide, offset).alias(WINDOW_COLUMN)
         case Session():
             return functions.session_window(time, f"{window.gap} milliseconds").alias(WINDOW_COLUMN)
-        case Given():
+        case InheritedWindow():
             return time.alias(WINDOW_COLUMN)
         case _:
             raise PlanError(f"no form of {window} in plain Spark")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions
 
 from headrace.plan.expressions import Column, Expr, conjuncts
-from headrace.plan.nodes import WINDOW_COLUMN, Join, JoinKind, JoinTime, SameWindow, Within
+from headrace.plan.nodes import WINDOW_COLUMN, IntervalBound, Join, JoinKind, JoinTime, SameWindow
 from headrace.plan.windows import Hopping
 from headrace.sql.render import spark_sql
 
@@ -30,7 +30,7 @@ def join_condition(node: Join) -> str:
 def _time_conditions(time: JoinTime) -> list[str]:
     parts: list[str] = []
     match time:
-        case Within(left=left, right=right, lower=lower, upper=upper):
+        case IntervalBound(left=left, right=right, lower=lower, upper=upper):
             if lower is not None:
                 parts.append(f"{spark_sql(right)} >= {_later(left, lower)}")
             if upper is not None:

@@ -6,13 +6,13 @@ from headrace.errors import HeadraceError
 from headrace.plan.expressions import AggregateCall
 from headrace.plan.nodes import (
     Aggregate,
+    IntervalBound,
     Join,
     JoinKind,
     Node,
     OutputMode,
     SameSession,
     Source,
-    Within,
 )
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 
@@ -85,7 +85,7 @@ def _require_join(node: Join) -> None:
                     raise NativeUnsupported(
                         f"Spark has no ttl for joins without a time bound ({source.shown} has one)"
                     )
-        case Within(lower=lower, upper=upper) if node.kind is not JoinKind.INNER:
+        case IntervalBound(lower=lower, upper=upper) if node.kind is not JoinKind.INNER:
             if (node.kind.keeps_left and upper is None) or (
                 node.kind.keeps_right and lower is None
             ):

@@ -10,15 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from headrace.definitions.definition import Relation
+from headrace.definitions.definition import Definition
 from headrace.operators.epoch import Epoch
-from headrace.operators.write import Steps
+from headrace.operators.write import Writing
 from headrace.plan.nodes import Node
 from headrace.plan.types import Schema
 
 
 @dataclass(frozen=True)
-class Step:
+class EpochStep:
     """One thing an operator does in an epoch, as ``explain`` tells it."""
 
     name: str
@@ -46,10 +46,10 @@ class Operator(ABC):
     def inputs(self) -> tuple[Operator, ...]: ...
 
     @abstractmethod
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         """This epoch's new output rows; None where it is known that there are none."""
 
-    def new_rows(self, epoch: Epoch) -> Relation | None:
+    def new_rows(self, epoch: Epoch) -> Definition | None:
         """The same, as whoever reads them should ask for them: what several readers need may have
         been computed for all of them already."""
         if id(self) in epoch.held:
@@ -57,7 +57,7 @@ class Operator(ABC):
         return self.delta(epoch)
 
     @abstractmethod
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         """What it does, for explain."""
 
 
@@ -82,7 +82,7 @@ class Store(ABC):
         """Whether it can be appended to before the watermarks after the epoch are known."""
 
     @abstractmethod
-    def advance(self, epoch: Epoch) -> Steps[None]:
+    def advance(self, epoch: Epoch) -> Writing[None]:
         """Append what this epoch brings."""
 
     def counts(self) -> str | None:
@@ -116,11 +116,11 @@ class Store(ABC):
         return ()
 
     @abstractmethod
-    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+    def compacted(self, epoch: Epoch, rows: Definition) -> Definition:
         """The same state from fewer rows, for merging files."""
 
     @abstractmethod
     def inputs(self) -> tuple[Operator, ...]: ...
 
     @abstractmethod
-    def step(self) -> Step: ...
+    def step(self) -> EpochStep: ...

@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation, Sql, call, column, keep, millis, select
+from headrace.definitions.definition import Definition, Sql, call, column, keep, millis, select
 from headrace.operators.base import Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.stateless import SourceRows
-from headrace.operators.write import Steps, Write
+from headrace.operators.write import Write, Writing
 from headrace.plan.nodes import Source
 
 ROWS_SEEN = "__rows_seen"
@@ -27,13 +27,13 @@ def counted_stream(source: Operator) -> str | None:
     return source.node.stream if isinstance(source, SourceRows) else None
 
 
-def rows_to_count(source: Operator, epoch: Epoch) -> Relation | None:
+def rows_to_count(source: Operator, epoch: Epoch) -> Definition | None:
     """All rows of the source, those without a time included."""
     assert isinstance(source, SourceRows)
     return source.with_null_times(epoch)
 
 
-def count_rows(epoch: Epoch, source: Source) -> Steps[dict[str, Any]]:
+def count_rows(epoch: Epoch, source: Source) -> Writing[dict[str, Any]]:
     """Read a stream for nothing but the counts."""
     time = column(source.time)
     missing = exp.Is(this=time.copy(), expression=exp.Null())

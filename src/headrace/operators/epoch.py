@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation, Sql
-from headrace.failpoints import reach
+from headrace.definitions.definition import Definition, Sql
+from headrace.failpoints import failpoint
 from headrace.operators.inputs import Inputs, NewRows, ProbedInput
-from headrace.operators.write import Inner, Kept, Steps, Write
+from headrace.operators.write import Inner, RowFilter, Write, Writing
 from headrace.plan.types import Schema
 from headrace.planner.early_aggregation import EarlyMemory
 from headrace.planner.join_order import JoinMemory
@@ -78,7 +78,7 @@ class Epoch:
     #: What is known of aggregation sets.
     early: EarlyMemory = field(default_factory=EarlyMemory)
     #: New rows that were computed once for several readers, by operator; None is no rows.
-    held: dict[int, Relation | None] = field(default_factory=dict)
+    held: dict[int, Definition | None] = field(default_factory=dict)
     #: Operators that were to be held, whether that went well or not.
     tried: set[int] = field(default_factory=set)
     #: Definitions over others; those are held, so that none is mistaken for another.
@@ -105,11 +105,11 @@ class Epoch:
 
     def old(
         self, name: str, schema: Schema, first: int | None = None, last: int | None = None
-    ) -> Relation | None:
+    ) -> Definition | None:
         """Rows of an arrangement from earlier epochs, at least those of this span of time."""
         return self._read(self.state.arrangement(name).before(self.number), schema, first, last)
 
-    def new(self, name: str, schema: Schema) -> Relation | None:
+    def new(self, name: str, schema: Schema) -> Definition | None:
         """Rows that this epoch appended."""
         return self._read(self.new_files(name), schema, None, None)
 
@@ -124,16 +124,16 @@ class Epoch:
     def append(
         self,
         name: str,
-        rows: Relation,
+        rows: Definition,
         first: Sql,
         last: Sql,
         watch: Mapping[str, Sql] | None = None,
-        keep: Kept | None = None,
+        keep: RowFilter | None = None,
         inner: Inner | None = None,
         partial: bool = False,
         split_by: tuple[str, ...] = (),
         again: str = "",
-    ) -> Steps[dict[str, Any]]:
+    ) -> Writing[dict[str, Any]]:
         """Append rows to an arrangement; ``first`` and ``last`` aggregate the time they span.
 
         What ``partial`` and ``split_by`` mean is said at ``Write``. Who appends twice in an epoch
@@ -152,7 +152,7 @@ class Epoch:
             partial=partial,
             split_by=split_by,
         )
-        reach("state.after")
+        failpoint("state.after")
         arrangement.append(
             StateFile(f.path, self.number, f.rows, f.size, f.first, f.last, split=f.split)
             for f in written.files
@@ -161,8 +161,8 @@ class Epoch:
 
     def _read(
         self, files: list[StateFile], schema: Schema, first: int | None, last: int | None
-    ) -> Relation | None:
+    ) -> Definition | None:
         wanted = [file for file in files if file.rows and file.overlaps(first, last)]
         if not wanted:
             return None
-        return Relation(self.executor.inputs.bind_files(wanted, schema), schema)
+        return Definition(self.executor.inputs.bind_files(wanted, schema), schema)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation, named, select, union_all
+from headrace.definitions.definition import Definition, named, select, union_all
 
 #: Whether a row came with this epoch; over a group, whether any of its rows did.
 NEW = "__new"
 
 
-def old_and_new(old: Relation | None, new: Relation | None, mark: bool) -> exp.Query | None:
+def old_and_new(old: Definition | None, new: Definition | None, mark: bool) -> exp.Query | None:
     """Both together, with a flag that tells which is which if ``mark`` says so."""
     parts = [(rows, flag) for rows, flag in ((old, False), (new, True)) if rows is not None]
     if not parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     all_of,
     apply_row_by_row,
@@ -19,7 +19,7 @@ from headrace.definitions.definition import (
     union_all,
 )
 from headrace.names import storage_name
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.optimizer.safety import can_raise, key_can_raise
 from headrace.plan.expressions import conjuncts
@@ -38,25 +38,27 @@ class SourceRows(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return ()
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         rows = self.with_null_times(epoch)
         if rows is None:
             return None
         timed = column(self.node.time).is_(exp.Null()).not_()
-        return Relation(select(rows.query, None, [timed]), self.node.schema)
+        return Definition(select(rows.query, None, [timed]), self.node.schema)
 
-    def with_null_times(self, epoch: Epoch) -> Relation | None:
+    def with_null_times(self, epoch: Epoch) -> Definition | None:
         """All new rows, also those without a time, for who counts them."""
         batch = epoch.batches.get(self.node.stream)
         if batch is None:
             return None
-        return Relation(
+        return Definition(
             select(epoch.inputs.bind_batch(batch), keep(self.node.schema.names)), self.node.schema
         )
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         return (
-            Step(f"read {self.node.shown}", (f"columns: {', '.join(self.node.schema.names)}",)),
+            EpochStep(
+                f"read {self.node.shown}", (f"columns: {', '.join(self.node.schema.names)}",)
+            ),
         )
 
 
@@ -72,19 +74,19 @@ class RowByRow(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return (self._source,)
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         rows = self._source.new_rows(epoch)
         return None if rows is None else apply(self.node, rows)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         match self.node:
             case Filter(predicate=predicate):
-                return (Step(f"keep rows where {predicate}"),)
+                return (EpochStep(f"keep rows where {predicate}"),)
             case Project(columns=columns):
-                return (Step("compute " + ", ".join(map(str, columns))),)
+                return (EpochStep("compute " + ", ".join(map(str, columns))),)
             case Join():
                 tables = [n.shown for n in self.node.walk() if isinstance(n, Table)]
-                return (Step(f"join with table {', '.join(tables)}"),)
+                return (EpochStep(f"join with table {', '.join(tables)}"),)
 
 
 class UnionRows(Operator):
@@ -99,7 +101,7 @@ class UnionRows(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return self._parts
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         deltas = [part.new_rows(epoch) for part in self._parts]
         queries: list[exp.Query] = [
             select(
@@ -112,13 +114,13 @@ class UnionRows(Operator):
             for rows in deltas
             if rows is not None
         ]
-        return Relation(union_all(queries), self.node.schema) if queries else None
+        return Definition(union_all(queries), self.node.schema) if queries else None
 
-    def steps(self) -> tuple[Step, ...]:
-        return (Step(f"union of {len(self._parts)} inputs"),)
+    def steps(self) -> tuple[EpochStep, ...]:
+        return (EpochStep(f"union of {len(self._parts)} inputs"),)
 
 
-def apply(node: Filter | Project | Join, rows: Relation) -> Relation:
+def apply(node: Filter | Project | Join, rows: Definition) -> Definition:
     """One row-by-row node over the rows of its streaming input."""
     if isinstance(node, Join):
         return _join_table(node, rows)
@@ -142,14 +144,14 @@ def table_view(table: str) -> str:
     return f"headrace_table_{storage_name(table)}"
 
 
-def static_rows(side: Node) -> Relation:
+def static_rows(side: Node) -> Definition:
     """Rows of a static side, which may carry filters, projections and joins of its own."""
     match side:
         case Table():
             source = exp.Select(expressions=[exp.Star()]).from_(
                 exp.to_table(table_view(side.table)), copy=False
             )
-            return Relation(select(source, keep(side.schema.names)), side.schema)
+            return Definition(select(source, keep(side.schema.names)), side.schema)
         case Filter() | Project():
             return apply_row_by_row(side, static_rows(side.input))
         case Join():
@@ -158,13 +160,13 @@ def static_rows(side: Node) -> Relation:
             raise AssertionError(f"{type(side).__name__} cannot be static")
 
 
-def _join_table(node: Join, rows: Relation) -> Relation:
+def _join_table(node: Join, rows: Definition) -> Definition:
     if node.left.streams():
         return _join_sides(node, rows, static_rows(node.right))
     return _join_sides(node, static_rows(node.left), rows)
 
 
-def _join_sides(node: Join, left: Relation, right: Relation) -> Relation:
+def _join_sides(node: Join, left: Definition, right: Definition) -> Definition:
     """A join as Spark does it, of two relations that are complete in themselves."""
     conditions: list[Sql] = [exp.EQ(this=sql_of(a), expression=sql_of(b)) for a, b in node.keys]
     ours, theirs = qualify(left, node.left_schema), qualify(right, node.right_schema)
@@ -186,4 +188,4 @@ def _join_sides(node: Join, left: Relation, right: Relation) -> Relation:
     )
     if last is not None:
         query = select(query, keep(node.schema.names))
-    return Relation(query, node.schema)
+    return Definition(query, node.schema)

@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Kept:
+class RowFilter:
     """The part of a definition's rows that is written."""
 
     condition: Sql
@@ -56,7 +56,7 @@ class Write:
     folder: bool = False
     watch: Mapping[str, Sql] = field(default_factory=dict)
     expected_rows: int | None = None
-    keep: Kept | None = None
+    keep: RowFilter | None = None
     inner: Inner | None = None
     only_seen: bool = False
     partial: bool = False
@@ -86,7 +86,7 @@ class Written:
 
 
 #: Work that needs things written: it yields what, is sent what became of it, and ends with a T.
-Steps = Generator[Write, Written, T]
+Writing = Generator[Write, Written, T]
 
 
 class Writer(Protocol):
@@ -95,7 +95,7 @@ class Writer(Protocol):
     def write_all(self, writes: Sequence[Write]) -> list[Written | Exception]: ...
 
 
-def run_together(writer: Writer, work: Mapping[K, Steps[T]]) -> dict[K, T | Exception]:
+def run_together(writer: Writer, work: Mapping[K, Writing[T]]) -> dict[K, T | Exception]:
     """Do several pieces of work at once, and say how each of them ended.
 
     A piece that fails ends with its exception, and does the others no harm.
@@ -123,7 +123,7 @@ def run_together(writer: Writer, work: Mapping[K, Steps[T]]) -> dict[K, T | Exce
     return ended
 
 
-def run_alone(writer: Writer, steps: Steps[T]) -> T:
+def run_alone(writer: Writer, steps: Writing[T]) -> T:
     """Do one piece of work; raises what it fails with."""
     (ended,) = run_together(writer, {0: steps}).values()
     if isinstance(ended, Exception):

@@ -19,7 +19,13 @@ from headrace.optimizer import (
     push_filter_through_union,
     remove_trivial_projection,
 )
-from headrace.optimizer.driver import Firing, Optimized, Step, Trace, apply_rule, run_stages
+from headrace.optimizer.driver import (
+    Firing,
+    Optimized,
+    Trace,
+    apply_rule,
+    run_stages,
+)
 from headrace.optimizer.joins.steps import RULES as JOIN_RULES
 from headrace.optimizer.rule import Rule, Stage
 from headrace.plan.nodes import Node
@@ -32,7 +38,6 @@ __all__ = [
     "Optimized",
     "Rule",
     "Stage",
-    "Step",
     "Trace",
     "apply_rule",
     "optimize",

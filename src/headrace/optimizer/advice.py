@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from headrace.optimizer.safety import can_raise
 from headrace.plan.durations import format_duration
 from headrace.plan.expressions import conjuncts
-from headrace.plan.nodes import Aggregate, Filter, Join, Node, Source, Within
+from headrace.plan.nodes import Aggregate, Filter, IntervalBound, Join, Node, Source
 from headrace.plan.windows import Landmark
 from headrace.stats.catalog import NO_STATISTICS, Statistics
 
@@ -62,7 +62,9 @@ def _about_join(node: Join) -> Iterator[str]:
                 f"{', '.join(endless)} for ever; add one, such as "
                 "window(…) = window(…), or give the streams a ttl"
             )
-    elif isinstance(node.time, Within) and (node.time.lower is None or node.time.upper is None):
+    elif isinstance(node.time, IntervalBound) and (
+        node.time.lower is None or node.time.upper is None
+    ):
         yield (
             f"the join of {sides} is bounded on one side of time only and keeps rows for ever; "
             "write BETWEEN with both bounds"

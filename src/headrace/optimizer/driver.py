@@ -24,7 +24,7 @@ class Firing:
 
 
 @dataclass(frozen=True)
-class Step:
+class RuleApplication:
     """One rule over the whole plan, in one pass of its stage."""
 
     stage: str
@@ -43,7 +43,7 @@ class Trace:
     """All that happened to a plan, in order."""
 
     start: Node
-    steps: tuple[Step, ...]
+    steps: tuple[RuleApplication, ...]
 
     @property
     def fired(self) -> dict[str, int]:
@@ -75,7 +75,7 @@ def run_stages(
             f"no rule is named {', '.join(unknown)}",
             hint=f"the rules are {', '.join(sorted(known))}",
         )
-    steps: list[Step] = []
+    steps: list[RuleApplication] = []
     current = plan
     for stage in stages:
         for number in range(1, MOST_PASSES + 1):
@@ -84,7 +84,7 @@ def run_stages(
                 if rule.name in disabled:
                     continue
                 current, firings = apply_rule(current, rule)
-                steps.append(Step(stage.name, rule.name, number, firings, current))
+                steps.append(RuleApplication(stage.name, rule.name, number, firings, current))
             if current == before:
                 break
         else:

@@ -26,6 +26,7 @@ from headrace.plan.nodes import (
     Aggregate,
     Filter,
     InputWindow,
+    IntervalBound,
     Join,
     JoinKind,
     Node,
@@ -37,10 +38,9 @@ from headrace.plan.nodes import (
     Source,
     Table,
     Union,
-    Within,
 )
 from headrace.plan.types import DataType, Schema
-from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing
+from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing
 
 FORMAT = "headrace-plan"
 VERSION = 1
@@ -48,8 +48,8 @@ VERSION = 1
 _CLASSES: tuple[type, ...] = (
     *(Source, Table, Filter, Project, Aggregate, Join, Union, Sink),
     *(Column, Literal, Call, Cast, AggregateCall, Named),
-    *(Hopping, Session, Trailing, Landmark, Given),
-    *(SameWindow, Within, SameSession, InputWindow),
+    *(Hopping, Session, Trailing, Landmark, InheritedWindow),
+    *(SameWindow, IntervalBound, SameSession, InputWindow),
 )
 
 

@@ -18,7 +18,7 @@ from headrace.errors import PlanError
 from headrace.plan.expressions import AggregateCall, Column, Expr, Named
 from headrace.plan.hashing import hashed_once
 from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW, Field, Schema
-from headrace.plan.windows import Given, Hopping, Landmark, Window
+from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Window
 from headrace.redaction import shown_option
 
 WINDOW_COLUMN = "window"
@@ -203,7 +203,7 @@ class Aggregate(Node):
         if len(set(self.windows)) != len(self.windows):
             raise PlanError("the same window is asked for twice")
         _require(self.time, self.input, "an aggregate")
-        wanted = WINDOW if isinstance(self.windows[0], Given) else TIMESTAMP
+        wanted = WINDOW if isinstance(self.windows[0], InheritedWindow) else TIMESTAMP
         if self.time.type != wanted:
             raise PlanError(
                 f"windows are made of a {wanted}, but {self.time.name} is {self.time.type}"
@@ -274,7 +274,7 @@ class SameWindow(JoinTime):
 
 
 @dataclass(frozen=True)
-class Within(JoinTime):
+class IntervalBound(JoinTime):
     """``right`` between ``left + lower`` and ``left + upper``, inclusive; None is unbounded."""
 
     lower: int | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.plan.nodes import JoinTime, SameWindow, Within
+from headrace.plan.nodes import IntervalBound, JoinTime, SameWindow
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ HERE = Reach(0, 0)
 def reach_of(time: JoinTime | None) -> Reach:
     """From the left row to its partners on the right."""
     match time:
-        case Within(lower=lower, upper=upper):
+        case IntervalBound(lower=lower, upper=upper):
             return Reach(None if lower is None else -lower, upper)
         case SameWindow(window=window):
             return Reach(window.length - 1, window.length - 1)

@@ -29,6 +29,7 @@ from headrace.plan.join_graph import join_graph, order_text
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     JoinTime,
     Node,
@@ -39,9 +40,8 @@ from headrace.plan.nodes import (
     Source,
     Table,
     Union,
-    Within,
 )
-from headrace.plan.windows import Given, Hopping, Landmark, Session, Trailing, Window
+from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing, Window
 from headrace.redaction import redacted, shown_option
 
 # How tightly Spark's grammar binds, loosest first.
@@ -253,7 +253,7 @@ def window_text(window: Window, time: str) -> str:
             return f"trailing({time}, '{format_duration(length)}')"
         case Landmark():
             return f"landmark({time})"
-        case Given():
+        case InheritedWindow():
             return time
         case _:
             raise PlanError(f"cannot print a window of kind {type(window).__name__}")
@@ -277,13 +277,13 @@ def join_time_text(time: JoinTime) -> str:
         case SameSession(gap=gap):
             session = Session(gap)
             return f"{window_text(session, left)} = {window_text(session, right)}"
-        case Within(lower=None, upper=None):
+        case IntervalBound(lower=None, upper=None):
             return f"{right} at any time from {left}"
-        case Within(lower=None, upper=int(upper)):
+        case IntervalBound(lower=None, upper=int(upper)):
             return f"{right} <= {_shifted(left, upper)}"
-        case Within(lower=int(lower), upper=None):
+        case IntervalBound(lower=int(lower), upper=None):
             return f"{right} >= {_shifted(left, lower)}"
-        case Within(lower=int(lower), upper=int(upper)):
+        case IntervalBound(lower=int(lower), upper=int(upper)):
             return f"{right} BETWEEN {_shifted(left, lower)} AND {_shifted(left, upper)}"
         case _:
             raise PlanError(f"cannot print a join time of kind {type(time).__name__}")

@@ -24,6 +24,7 @@ from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Aggregate,
     Filter,
+    IntervalBound,
     Join,
     JoinKind,
     Node,
@@ -34,9 +35,15 @@ from headrace.plan.nodes import (
     Source,
     Table,
     Union,
-    Within,
 )
-from headrace.plan.windows import Given, Hopping, Landmark, ends_on, grids_of, stays_in_cells
+from headrace.plan.windows import (
+    Hopping,
+    InheritedWindow,
+    Landmark,
+    ends_on,
+    grids_of,
+    stays_in_cells,
+)
 
 #: Columns that carry event time, with their lag in milliseconds.
 Times = dict[str, int]
@@ -87,7 +94,11 @@ def aggregate_lag(node: Aggregate) -> int:
         return 0
     times = event_times(node.input)
     if node.time.name not in times:
-        what = "a window of the input" if isinstance(node.windows[0], Given) else "an event time"
+        what = (
+            "a window of the input"
+            if isinstance(node.windows[0], InheritedWindow)
+            else "an event time"
+        )
         raise PlanError(
             f"{node.time.name} is not {what}, so its windows could never be closed",
             hint=f"use one of {', '.join(times)}" if times else None,
@@ -150,7 +161,7 @@ def _join_times(node: Join, grid: Hopping | None) -> Times:
     left, right = side_times(node)
     lag = join_lag(node)
     times: Times = {}
-    if isinstance(node.time, Within | SameWindow):
+    if isinstance(node.time, IntervalBound | SameWindow):
         times |= _graph_times(join_graph(node), grid)
         # Times that the join sets equal are as old as each other, such as the windows of two
         # aggregates: the later row brings nothing older than itself.

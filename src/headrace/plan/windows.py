@@ -162,7 +162,7 @@ class Landmark(Window):
 
 
 @dataclass(frozen=True)
-class Given(Window):
+class InheritedWindow(Window):
     """The window that the input already carries, as a join or a lower aggregate assigned it."""
 
     @property

@@ -181,7 +181,7 @@ def _members(order: object) -> frozenset[int]:
     return _members(order[0]) | _members(order[1])
 
 
-def choose(
+def choose_early_inputs(
     shape: AggregationJoin,
     identity: str,
     epoch: int,

@@ -24,7 +24,7 @@ PRESENT = "__present"
 
 
 @dataclass(frozen=True)
-class Folded:
+class FilterShare:
     """A query's share of a store that other filters use too."""
 
     condition: Expr
@@ -44,7 +44,7 @@ def stream_below(node: Node) -> tuple[Source, Expr] | None:
     return None
 
 
-def can_fold(nodes: Iterable[Aggregate]) -> bool:
+def can_share_filters(nodes: Iterable[Aggregate]) -> bool:
     """Whether aggregates over one filtered stream may meet the rows that the filter keeps away."""
     for node in nodes:
         below = stream_below(node.input)
@@ -61,7 +61,7 @@ def can_fold(nodes: Iterable[Aggregate]) -> bool:
     return True
 
 
-def folded(node: Aggregate) -> Folded:
+def filter_share(node: Aggregate) -> FilterShare:
     """The aggregates of a filtered stream, with the filter in each of them."""
     below = stream_below(node.input)
     assert below is not None
@@ -72,7 +72,7 @@ def folded(node: Aggregate) -> Folded:
     assert parts is not None
     assert marked is not None
     (present,) = marked[PRESENT].partials
-    return Folded(condition, parts | marked, present)
+    return FilterShare(condition, parts | marked, present)
 
 
 def _within(call: Expr, condition: Expr) -> AggregateCall:

@@ -74,7 +74,7 @@ class JoinMemory:
 
 
 @dataclass(frozen=True)
-class Counted:
+class InputCardinality:
     """Rows of a join's inputs in an epoch: new ones, and older ones that may meet them.
 
     ``stretch`` is the milliseconds that they spread over.
@@ -102,7 +102,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Passes:
+class JoinPasses:
     """How the new results of an epoch are found: the order of one pass over everything, or for
     each input with new rows the order in which these meet the others."""
 
@@ -110,27 +110,27 @@ class Passes:
     terms: Mapping[int, JoinOrder]
 
 
-def choose(
+def choose_join_orders(
     graph: JoinGraph,
     identity: str,
     forced: Order | None,
-    counted: Counted,
+    counted: InputCardinality,
     policy: JoinPolicy,
     memory: JoinMemory,
-) -> Passes:
+) -> JoinPasses:
     """The orders for an epoch."""
     if forced is None and runs_as_written(graph):
-        return Passes(as_written(graph), {})
+        return JoinPasses(as_written(graph), {})
     planner = _Planner(graph, identity, forced, counted, policy, memory)
     if policy.passes == "whole":
-        return Passes(planner.whole(), {})
+        return JoinPasses(planner.whole(), {})
     drivers = [index for index, new in enumerate(counted.new) if new]
     terms = {driver: planner.term(driver) for driver in drivers}
     if policy.passes == "auto":
         whole = planner.whole()
         if _one_pass_pays(graph, whole, terms, counted):
-            return Passes(whole, {})
-    return Passes(None, terms)
+            return JoinPasses(whole, {})
+    return JoinPasses(None, terms)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class _Planner:
     graph: JoinGraph
     identity: str
     forced: Order | None
-    counted: Counted
+    counted: InputCardinality
     policy: JoinPolicy
     memory: JoinMemory
 
@@ -227,7 +227,7 @@ def _tied_sequence(graph: JoinGraph, driver: int, sequence: tuple[int, ...]) -> 
 
 
 def _one_pass_pays(
-    graph: JoinGraph, whole: JoinOrder, terms: Mapping[int, JoinOrder], counted: Counted
+    graph: JoinGraph, whole: JoinOrder, terms: Mapping[int, JoinOrder], counted: InputCardinality
 ) -> bool:
     """Whether joining everything and leaving out what is not new costs less than a term for each
     input: it does unless older rows are many more than new ones."""

@@ -12,4 +12,4 @@ class LiveQuery:
     """A query that takes part: its optimized plan, and from when it sees every row."""
 
     sink: Sink
-    visible_from: int | None
+    starts_at: int | None

@@ -28,7 +28,7 @@ from headrace.optimizer.windows.layout import (
 from headrace.plan.coverage import is_partitioned_by
 from headrace.plan.nodes import Aggregate, Node
 from headrace.plan.windows import Hopping
-from headrace.planner.filter_sharing import can_fold
+from headrace.planner.filter_sharing import can_share_filters
 from headrace.planner.grouping import Grouping, aggregates_by_family, has_panes, windows_of
 from headrace.stats.figure import Exact, Figure
 from headrace.stats.load import Load
@@ -126,14 +126,14 @@ class LayoutPolicy:
     #: The share of the cost that a new layout must save to be worth a change.
     least_gain: float = 0.2
     #: Whether aggregates that differ in their filters alone share one store.
-    folds: bool = True
+    shares_filters: bool = True
 
     def of(self, nodes: list[Aggregate]) -> Sharing:
         """What a plan forces, or else the policy's own."""
         return Sharing(nodes[0].sharing) if nodes[0].sharing else self.sharing
 
 
-def decide(
+def plan_pane_layouts(
     plans: Iterable[Node], current: PanePlan, loads: Mapping[str, Load], policy: LayoutPolicy
 ) -> tuple[PanePlan, list[Change]]:
     """A layout for every grouping: the one it has, unless another is needed or pays."""
@@ -173,7 +173,7 @@ def _hosts(
     found = {family: host for family, host in current.hosts.items() if family in by_family}
     groupings = {family: Grouping.of(nodes[0]) for family, nodes in by_family.items()}
     hosting = {host.family: host for host in found.values()}
-    folding = _folding(by_family, groupings, found) if policy.folds else {}
+    folding = _folding(by_family, groupings, found) if policy.shares_filters else {}
     for family in sorted(groupings, key=lambda f: len(groupings[f].keys), reverse=True):
         grouping = groupings[family]
         if family in found:
@@ -201,7 +201,7 @@ def _folding(
     sharing: dict[str, list[str]] = {}
     for family, grouping in groupings.items():
         base = grouping.unfiltered
-        if base is not None and can_fold(by_family[family]):
+        if base is not None and can_share_filters(by_family[family]):
             sharing.setdefault(base.family, []).append(family)
     folding: dict[str, Grouping] = {}
     for base_family, families in sharing.items():

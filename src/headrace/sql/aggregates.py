@@ -20,7 +20,7 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.times import event_times, input_times
 from headrace.plan.types import STRING, TIMESTAMP, WINDOW, DataType
-from headrace.plan.windows import Given, Landmark, Session, Trailing, Window
+from headrace.plan.windows import InheritedWindow, Landmark, Session, Trailing, Window
 from headrace.sql.expressions import ExpressionBinder, Origins
 from headrace.sql.names import plan_name, unique
 from headrace.sql.refusals import refuse
@@ -143,7 +143,7 @@ def bind_grouping(
     assert isinstance(source, Column)
     if source.name in relation.nullable:
         refuse("NULLABLE_TIME", node, column=source.name)
-    return Grouping(relation, tuple(keys), source, source, (Given(),), binder.origins)
+    return Grouping(relation, tuple(keys), source, source, (InheritedWindow(),), binder.origins)
 
 
 def _windows_of_inputs(

@@ -13,12 +13,12 @@ from headrace.plan.expressions import Call, Cast, Column, Expr, conjunction, con
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Aggregate,
+    IntervalBound,
     Join,
     JoinKind,
     JoinTime,
     SameSession,
     SameWindow,
-    Within,
 )
 from headrace.plan.times import event_times, untimed_inputs
 from headrace.plan.types import BOOLEAN, TIMESTAMP, WINDOW, DataType
@@ -289,7 +289,7 @@ def _time(
     return _within(join, sides, condition)
 
 
-def _within(join: exp.Join, sides: tuple[Side, Side], condition: Condition) -> Within:
+def _within(join: exp.Join, sides: tuple[Side, Side], condition: Condition) -> IntervalBound:
     """The tightest bounds between one pair of times."""
     pairs: dict[tuple[Expr, Expr], list[Bound]] = {}
     for bound, _ in condition.bounds:
@@ -314,7 +314,7 @@ def _within(join: exp.Join, sides: tuple[Side, Side], condition: Condition) -> W
         if (bound.left, bound.right) != chosen or not bound.exact:
             condition.residual.append(predicate)
     left, right = sides[0].column_for(chosen[0]), sides[1].column_for(chosen[1])
-    return Within(left, right, lower, upper)
+    return IntervalBound(left, right, lower, upper)
 
 
 def _check_time(time: Expr, side: Side, node: exp.Expr | None) -> None:
@@ -370,7 +370,7 @@ def _check(
         refuse("OUTER_JOIN_WITHOUT_TIME", join, kind=name, time=time_name)
     if isinstance(time, SameSession):
         refuse("OUTER_SESSION_JOIN", join, kind=name)
-    if isinstance(time, Within):
+    if isinstance(time, IntervalBound):
         le, ri = time.left.name, time.right.name
         if kind.keeps_left and time.upper is None:
             example = f"{ri} <= {le} + INTERVAL 10 MINUTES"

@@ -1,11 +1,11 @@
-"""What a commit holds: the whole durable state of a race after an epoch.
+"""What a commit holds: the whole durable state of an engine after an epoch.
 
 In memory files are named in full; in the commit by their place in the checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,21 +28,37 @@ AREAS = ("state", "results")
 class QueryRecord:
     """What the checkpoint knows of a query: its meaning, and from when it may speak.
 
-    ``visible_from`` (ms) is the time from which the query sees every row; None is from the start.
+    ``starts_at`` (ms) is the time from which the query sees every row; None is from the start.
     ``stores`` are the arrangements it needs: a version that plans it otherwise cannot resume it.
     ``joined_at`` (ms) is that time for one that joined late, also when it has caught up since.
     """
 
     plan: str
     since_epoch: int
-    visible_from: int | None
+    starts_at: int | None
     stores: tuple[str, ...]
     joined_at: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        # As format 2 calls it.
+        body = {**vars(self), "visible_from": self.starts_at}
+        del body["starts_at"]
+        return body
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> QueryRecord:
+        return cls(
+            value["plan"],
+            value["since_epoch"],
+            value["visible_from"],
+            tuple(value["stores"]),
+            value.get("joined_at"),
+        )
 
 
 @dataclass
 class Committed:
-    """The whole durable state after an epoch; one per race, carried from epoch to epoch."""
+    """The whole durable state after an epoch; one per hr, carried from epoch to epoch."""
 
     epoch: int = 0
     batches: dict[str, int] = field(default_factory=dict)
@@ -98,7 +114,7 @@ class Committed:
             **self.clocks.to_json(),
             "plan_version": self.plan_version,
             "panes": self.panes.to_json(),
-            "queries": {name: vars(record) for name, record in self.queries.items()},
+            "queries": {name: record.to_json() for name, record in self.queries.items()},
             "arrangements": arrangements,
             "merged": self.merged,
             "plans": self.plans,
@@ -135,8 +151,7 @@ class Committed:
             plan_version=value["plan_version"],
             panes=PanePlan.from_json(value["panes"]),
             queries={
-                name: QueryRecord(**{**record, "stores": tuple(record["stores"])})
-                for name, record in value["queries"].items()
+                name: QueryRecord.from_json(record) for name, record in value["queries"].items()
             },
             arrangements=arrangements,
             merged=value.get("merged", {}),

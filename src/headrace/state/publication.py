@@ -1,11 +1,11 @@
 """Publication: how staged output of a committed epoch becomes what readers of a sink see.
 
     <sink's folder>/_headrace/<query>/<epoch …>/part-0.parquet     staged, before the commit
-    <sink's folder>/epoch=12/part-0-<query>-12-<race>.parquet      published, after it
+    <sink's folder>/epoch=12/part-0-<query>-12-<mark>.parquet      published, after it
 
 It goes file by file, under names that are fixed in the commit and that no other query, epoch or
-race has. A file appears whole wherever it is renamed or copied, so a reader never sees a part of
-one, and to publish again what was published in part is harmless.
+checkpoint has. A file appears whole wherever it is renamed or copied, so a reader never sees a part
+of one, and to publish again what was published in part is harmless.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A race on two executor processes, one of which is killed while an epoch runs.
+"""An engine on two executor processes, one of which is killed while an epoch runs.
 
 Run by a test with a folder as its argument; says what happened as JSON.
 """
@@ -54,10 +54,10 @@ def executor_pids() -> list[int]:
     return sorted(found)
 
 
-def kill_one(spark: SparkSession, race: Headrace, killed: list[int]) -> None:
+def kill_one(spark: SparkSession, hr: Headrace, killed: list[int]) -> None:
     """After the first epoch, as soon as tasks run again."""
     tracker = spark.sparkContext.statusTracker()
-    while not race.recentProgress:
+    while not hr.recentProgress:
         time.sleep(0.02)
     while not tracker.getActiveJobsIds():
         time.sleep(0.005)
@@ -83,21 +83,21 @@ def main(folder: Path) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    race = Headrace(spark, checkpoint=str(folder / "state"))
+    hr = Headrace(spark, checkpoint=str(folder / "state"))
     for name in "ab":
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 2)
-        race.stream(name, reader.parquet(str(folder / name)), time="ts", delay="10 seconds")
+        hr.stream(name, reader.parquet(str(folder / name)), time="ts", delay="10 seconds")
     for name, sql in SQL.items():
-        race.sql(sql).writeStream.queryName(name).format("parquet").start(str(folder / name))
+        hr.sql(sql).writeStream.queryName(name).format("parquet").start(str(folder / name))
     killed: list[int] = []
     deadline = time.monotonic() + 60
     while len(executor_pids()) < 2 and time.monotonic() < deadline:
         time.sleep(0.2)
     before = executor_pids()
-    race.start(availableNow=True)
-    threading.Thread(target=kill_one, args=(spark, race, killed), daemon=True).start()
-    race.awaitTermination()
-    chosen = race._race.executor.chosen
+    hr.start(availableNow=True)
+    threading.Thread(target=kill_one, args=(spark, hr, killed), daemon=True).start()
+    hr.awaitTermination()
+    chosen = hr._engine.executor.chosen
     print(json.dumps({"executors": len(before), "killed": killed, "chosen": chosen}))
     spark.stop()
 

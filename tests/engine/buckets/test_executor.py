@@ -17,7 +17,7 @@ from headrace import Headrace
 from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.definitions.definition import call, column, keep, number, select
 from headrace.engine.execution.duckdb import kernel
-from headrace.engine.execution.duckdb.probe_kernel import ProbeJoin
+from headrace.engine.execution.duckdb.probe_kernel import ProbeJoinKernel
 from headrace.engine.execution.duckdb.remote_files import Access
 from headrace.engine.execution.executor import Executor
 from headrace.errors import QueryError
@@ -54,14 +54,14 @@ def sent(write: Write):  # type: ignore[no-untyped-def]
 def test_explain_says_who_runs_what_and_why(spark: SparkSession, tmp_path: Path) -> None:
     EventFiles(10, 1).write(tmp_path / "a")
     with forced(spark, "auto"):
-        race = Headrace(spark, checkpoint=str(tmp_path / "state"))
+        hr = Headrace(spark, checkpoint=str(tmp_path / "state"))
     files = spark.readStream.schema(EVENTS_SCHEMA).parquet(str(tmp_path / "a"))
-    race.stream("a", files, time="ts", delay="1 second")
-    race.stream("b", files.where("k > 0"), time="ts", delay="1 second")
-    race.table("t", spark.createDataFrame([(1, "x")], "k BIGINT, name STRING"))
+    hr.stream("a", files, time="ts", delay="1 second")
+    hr.stream("b", files.where("k > 0"), time="ts", delay="1 second")
+    hr.table("t", spark.createDataFrame([(1, "x")], "k BIGINT, name STRING"))
 
     def executors(sql: str) -> str:
-        return race.sql(sql).explanation().split("== Executors ==\n")[1]
+        return hr.sql(sql).explanation().split("== Executors ==\n")[1]
 
     joined = executors("SELECT a.k FROM a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts")
     assert "rows-a: DuckDB in tasks, in parts of any rows" in joined
@@ -77,18 +77,18 @@ def test_many_queries_are_two_jobs(spark: SparkSession, tmp_path: Path) -> None:
     """One for all stores, and one for all results."""
     EventFiles(4_000, 4).write(tmp_path / "in")
     with forced(spark, "buckets"):
-        race = Headrace(spark, checkpoint=str(tmp_path / "state"))
+        hr = Headrace(spark, checkpoint=str(tmp_path / "state"))
     stream = spark.readStream.schema(EVENTS_SCHEMA).option("maxFilesPerTrigger", 2)
-    race.stream("s", stream.parquet(str(tmp_path / "in")), time="ts", delay="0 seconds")
+    hr.stream("s", stream.parquet(str(tmp_path / "in")), time="ts", delay="0 seconds")
     for number_ in range(12):
         sql = f"SELECT k % {number_ + 2} AS g, count(*) AS n FROM s WHERE v > {number_} "
         sql += f"GROUP BY k % {number_ + 2}, window(ts, '{number_ + 1} seconds')"
-        race.sql(sql).writeStream.queryName(f"q{number_}").format("memory").start()
-    race.start(availableNow=True)
-    race.awaitTermination()
-    chosen = race._race.executor.chosen.values()
+        hr.sql(sql).writeStream.queryName(f"q{number_}").format("memory").start()
+    hr.start(availableNow=True)
+    hr.awaitTermination()
+    chosen = hr._engine.executor.chosen.values()
     assert all("DuckDB" in how for how in chosen), chosen
-    assert [epoch["jobs"] for epoch in race.recentProgress] == [2, 2]
+    assert [epoch["jobs"] for epoch in hr.recentProgress] == [2, 2]
     assert spark.table("q0").count() > 0
 
 
@@ -127,7 +127,7 @@ def test_the_kernel_needs_nothing_of_this_package() -> None:
         "run, join, spec = pickle.load(sys.stdin.buffer); "
         "print(run(spec), join.__name__)"
     )
-    sent_along = cloudpickle.dumps((kernel.run_task, ProbeJoin, spec))
+    sent_along = cloudpickle.dumps((kernel.run_task, ProbeJoinKernel, spec))
     done = subprocess.run([sys.executable, "-c", program], input=sent_along, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b"{'answers': []} ProbeJoin\n"

@@ -51,13 +51,13 @@ def reader(spark: SparkSession, folder: Path, **options: str) -> DataFrame:
 def run(spark: SparkSession, frame: DataFrame, place: Path) -> tuple[list[Any], dict[str, str]]:
     """The results of the query over all there is, and who computed them."""
     with forced(spark, "buckets"):
-        race = Headrace(spark, checkpoint=str(place / "state"))
-    race.stream("s", frame, time="ts", delay="0 seconds")
-    race.sql(SQL).writeStream.queryName("q").format("parquet").start(str(place / "out"))
-    race.start(availableNow=True)
-    race.awaitTermination()
+        hr = Headrace(spark, checkpoint=str(place / "state"))
+    hr.stream("s", frame, time="ts", delay="0 seconds")
+    hr.sql(SQL).writeStream.queryName("q").format("parquet").start(str(place / "out"))
+    hr.start(availableNow=True)
+    hr.awaitTermination()
     rows = spark_rows(spark.read.parquet(str(place / "out")).drop("epoch"))
-    return rows, race._race.executor.chosen
+    return rows, hr._engine.executor.chosen
 
 
 def sums(first: int) -> list[tuple[int, int]]:

@@ -166,9 +166,9 @@ def test_explain_knows_where_the_checkpoint_is(spark: SparkSession, tmp_path: Pa
     sql = "SELECT k, count(*) AS n FROM a GROUP BY k, window(ts, '1 second')"
     for checkpoint, engine in (("gs://b/state", "Spark, because of gs://b, which"), ("", "DuckDB")):
         with forced(spark, "auto"):
-            race = Headrace(spark, checkpoint=checkpoint or str(tmp_path / "state"))
+            hr = Headrace(spark, checkpoint=checkpoint or str(tmp_path / "state"))
         files = spark.readStream.schema(EVENTS_SCHEMA).parquet(str(tmp_path / "a"))
-        race.stream("a", files, time="ts", delay="1 second")
-        lines = race.sql(sql).explanation().split("== Executors ==\n")[1].strip().splitlines()
+        hr.stream("a", files, time="ts", delay="1 second")
+        lines = hr.sql(sql).explanation().split("== Executors ==\n")[1].strip().splitlines()
         assert lines
         assert all(f": {engine}" in line for line in lines), lines

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from headrace.engine.checkpoint.epoch_log import Ending, EpochLog, damaged
 from headrace.engine.checkpoint.files import FileSystem
@@ -31,17 +32,20 @@ from headrace.engine.checkpoint.lease import Lease, lost
 from headrace.engine.checkpoint.publishing import listed, publish
 from headrace.engine.execution.spark_errors import one_line
 from headrace.errors import CheckpointError
-from headrace.failpoints import reach
-from headrace.state.committed import AREAS, FORMAT, Committed, Intent, QueryRecord
+from headrace.failpoints import failpoint
+from headrace.state.committed import AREAS, FORMAT, Committed, Intent
 from headrace.state.publication import STAGING, Publication
 from headrace.state.sealed import sealed, unsealed
 
-__all__ = ["Checkpoint", "Committed", "Intent", "Publication", "QueryRecord"]
-
 #: Formats that this version reads; it writes the last one.
 _READABLE = (1, FORMAT)
-#: How much of a race's identity is in the names of what it writes elsewhere.
+#: How much of a checkpoint's identity is in the names of what it writes elsewhere.
 _MARK_LENGTH = 8
+
+
+def identity_in(body: Mapping[str, Any]) -> str:
+    """The identity that ``headrace.json`` holds; earlier versions called it otherwise."""
+    return str(body["identity"] if "identity" in body else body["race"])
 
 
 class Checkpoint:
@@ -64,7 +68,7 @@ class Checkpoint:
         # The lease is given back when nothing passes the gate any more.
         self._lease = Lease(files_of(root), self.root, lease_timeout_ms)
         self._flushing = Flushing(self.files_of, self.root)
-        self._race = ""
+        self._own_identity = ""
         self._ending = Ending(Committed())
         self._begun: Intent | None = None
         self._strays: list[str] = []
@@ -87,27 +91,27 @@ class Checkpoint:
     @property
     def identity(self) -> str:
         """What a checkpoint is called wherever it lies; known once it is open."""
-        return self._race
+        return self._own_identity
 
     @property
-    def race(self) -> str:
-        """What tells this race's files from those of others in a folder that it shares."""
-        return self._race[:_MARK_LENGTH]
+    def mark(self) -> str:
+        """What tells this checkpoint's files from those of others in a folder that it shares."""
+        return self._own_identity[:_MARK_LENGTH]
 
     def staging_name(self, epoch: int) -> str:
-        """The name of a folder for an epoch's output; no other race or owner has it."""
-        return f"{epoch:010d}-{self.race}-t{self._lease.term}"
+        """The name of a folder for an epoch's output; no other checkpoint or owner has it."""
+        return f"{epoch:010d}-{self.mark}-t{self._lease.term}"
 
     def read(self) -> Committed:
         """The last committed state, for whoever does not own the checkpoint: nothing changes."""
-        race = self._identity()
-        return Committed() if race is None else self._log.ending(race).state
+        identity = self._identity()
+        return Committed() if identity is None else self._log.ending(identity).state
 
     def open(self) -> tuple[Committed, Intent | None]:
         """Own, create or recover: the last committed state, and the epoch to be done again."""
         # What is damaged, or something else, is left as it is.
-        race = self._identity()
-        ending = self._ending if race is None else self._log.ending(race)
+        identity = self._identity()
+        ending = self._ending if identity is None else self._log.ending(identity)
         self._log.unfinished(ending.state.epoch)
         self._make_folders()
         self._lease.acquire(ending.term)
@@ -126,12 +130,12 @@ class Checkpoint:
         self.gate.close()
 
     def begin(self, intent: Intent) -> None:
-        reach("intent.before")
+        failpoint("intent.before")
         self.gate.check()
         self._lease.check()
         if intent != self._begun:
             self._log.write_intent(intent)
-        reach("intent.after")
+        failpoint("intent.after")
 
     def commit(self, state: Committed) -> None:
         """Make the epoch true, then publish its output and tidy up."""
@@ -157,24 +161,26 @@ class Checkpoint:
         self.files.delete(path)
 
     def _commit(self, state: Committed) -> None:
-        reach("commit.before")
+        failpoint("commit.before")
         state.publications = [
-            listed(p, self.files_of(p.staged), self.race) for p in state.publications
+            listed(p, self.files_of(p.staged), self.mark) for p in state.publications
         ]
         self._flushing.flush(state)
-        reach("flush.after")
+        failpoint("flush.after")
         # What waits longer is safe since it was first committed.
         state.publications = [*self.unpublished, *state.publications]
         self.gate.check()
         self._lease.check()
-        ending = self._log.write_commit(state, self._race, self._lease.term, self._ending.digest)
+        ending = self._log.write_commit(
+            state, self._own_identity, self._lease.term, self._ending.digest
+        )
         if ending is None:
             raise lost(self.root, None)
-        reach("commit.after")
+        failpoint("commit.after")
         self._ending = ending
         self._log.note_latest(ending)
         self._publish(state.publications)
-        reach("publish.after")
+        failpoint("publish.after")
         self._delete_strays(state)
         self._delete_garbage(state)
         self._log.drop_old(state.epoch)
@@ -184,8 +190,8 @@ class Checkpoint:
             self.files.make_folder(path)
 
     def _recover(self) -> tuple[Committed, Intent | None]:
-        self._race = self._identify()
-        ending = self._ending = self._log.ending(self._race)
+        self._own_identity = self._identify()
+        ending = self._ending = self._log.ending(self._own_identity)
         state = ending.state
         self._log.check_spark_logs(state)
         self._begun = self._log.unfinished(state.epoch)
@@ -204,7 +210,7 @@ class Checkpoint:
         return state, self._begun
 
     def _identity(self) -> str | None:
-        """The name of the race whose folder this is; None where there is no checkpoint yet."""
+        """The identity of the checkpoint in this folder; None where there is no checkpoint yet."""
         path = self.path("headrace.json")
         if not self.files.exists(path):
             self._refuse_strangers()
@@ -212,7 +218,7 @@ class Checkpoint:
         try:
             text = self.files.read(path)
             body = json.loads(text)
-            format_, race = body["format"], body["race"]
+            format_, identity = body["format"], identity_in(body)
             if format_ == FORMAT:
                 unsealed(text)
         except (ValueError, KeyError, TypeError) as reason:
@@ -223,7 +229,7 @@ class Checkpoint:
                 hint="run it with the version that wrote it, or name a new folder",
                 condition="CHECKPOINT_VERSION",
             )
-        return str(race)
+        return identity
 
     def _refuse_strangers(self) -> None:
         ours = {"epochs", "leases", "ingest", *AREAS}
@@ -240,17 +246,17 @@ class Checkpoint:
         return bool(self.files.names(self.path(name)))
 
     def _identify(self) -> str:
-        """The name of the race, now that it is ours; made where there is none."""
+        """The identity of the checkpoint, now that it is ours; made where there is none."""
         path = self.path("headrace.json")
         known = self._identity()
-        race = known or uuid.uuid4().hex
-        text = sealed({"format": FORMAT, "race": race})
+        identity = known or uuid.uuid4().hex
+        text = sealed({"format": FORMAT, "identity": identity})
         if known is None:
             self.files.create(path, text)
         elif self.files.read(path) != text:
             # An older version must not take it for one of its own.
             self.files.write(path, text)
-        return race
+        return identity
 
     def _publish(self, publications: Sequence[Publication], restarted: bool = False) -> None:
         """Publish what a commit names; what cannot be, now, is named by the next one again.
@@ -261,7 +267,7 @@ class Checkpoint:
         done, former, self.unpublished = [], self.unpublished, {}
         for publication in publications:
             files = self.files_of(publication.staged)
-            named = listed(publication, files, self.race)
+            named = listed(publication, files, self.mark)
             reason = ""
             try:
                 if not publish(named, files):

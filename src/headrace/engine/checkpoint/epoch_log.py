@@ -4,10 +4,10 @@
     epochs/<n>.commit         everything that is true after epoch n
     epochs/latest             which commit came last
 
-The last commit is the state, so a log whose end was lost would quietly be a race of the past. Three
-witnesses know of a later epoch: the file ``latest``, intents beyond the one that comes next, and
-Spark's own logs, which note a batch as done only after the epoch that holds it. Each commit names
-the digest of the one before it.
+The last commit is the state, so a log whose end was lost would quietly be a state of the past.
+Three witnesses know of a later epoch: the file ``latest``, intents beyond the one that comes next,
+and Spark's own logs, which note a batch as done only after the epoch that holds it. Each commit
+names the digest of the one before it.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class EpochLog:
         self._root = root
         self._retained = max(retained, _LEAST_RETAINED)
 
-    def ending(self, race: str) -> Ending:
+    def ending(self, identity: str) -> Ending:
         """The last commit, if the log is whole; whoever reads while others commit may do so."""
         # Witnesses first: they must not have seen more than is read after them.
         latest = self._latest()
         batches_done = dict(self._batches("commits"))
         names = self._files.names(f"{self._root}/epochs")
         commits = numbered(names, ".commit")
-        ending = self._read_commit(commits[-1], race) if commits else Ending(Committed())
+        ending = self._read_commit(commits[-1], identity) if commits else Ending(Committed())
         self._check_end(ending, latest, numbered(names, ".intent"), batches_done)
         return ending
 
@@ -94,9 +94,11 @@ class EpochLog:
         }
         self._files.write(self._file(intent.epoch, "intent"), sealed(body))
 
-    def write_commit(self, state: Committed, race: str, term: int, before: str) -> Ending | None:
+    def write_commit(
+        self, state: Committed, identity: str, term: int, before: str
+    ) -> Ending | None:
         """Commit, unless somebody else has committed this epoch or a later one."""
-        body = {"format": FORMAT, "race": race, "term": term, "previous": before}
+        body = {"format": FORMAT, "identity": identity, "term": term, "previous": before}
         text = sealed({**body, **state.to_json(self._root)})
         path = self._file(state.epoch, "commit")
         if not self._files.create(path, text):
@@ -121,12 +123,12 @@ class EpochLog:
         names = self._files.names(f"{self._root}/epochs")
         return [f"{self._root}/epochs/{name}" for name in names if name.endswith(".tmp")]
 
-    def _read_commit(self, epoch: int, race: str) -> Ending:
+    def _read_commit(self, epoch: int, identity: str) -> Ending:
         path = self._file(epoch, "commit")
         try:
             text = self._files.read(path)
             body = _opened(text)
-            if body.get("race", race) != race:
+            if body.get("identity", body.get("race", identity)) != identity:
                 raise Damaged("it is the commit of another checkpoint")
             if body["epoch"] != epoch:
                 raise Damaged(f"it is the commit of epoch {body['epoch']}")

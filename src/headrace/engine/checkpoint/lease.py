@@ -49,7 +49,7 @@ class Holder:
     def __str__(self) -> str:
         since = _moment(self.since)
         if self.process == this_process():
-            return f"another race of this process, since {since}"
+            return f"another engine of this process, since {since}"
         return f"process {self.process.pid} on {self.process.host}, since {since}"
 
 
@@ -91,7 +91,7 @@ class Lease:
         if self._holder is None:
             raise CheckpointError(
                 f"{self._root} is not open",
-                hint="start the race again",
+                hint="start the engine again",
                 condition="CHECKPOINT_LOST",
             )
         newest = self._newest()

@@ -29,7 +29,7 @@ class Storage(Protocol):
     def identity(self) -> str: ...
 
     @property
-    def race(self) -> str: ...
+    def mark(self) -> str: ...
 
     @property
     def unpublished(self) -> Mapping[Publication, str]: ...
@@ -71,8 +71,8 @@ class BranchStorage:
         return self._whole.files
 
     @property
-    def race(self) -> str:
-        return self._whole.race
+    def mark(self) -> str:
+        return self._whole.mark
 
     @property
     def unpublished(self) -> Mapping[Publication, str]:

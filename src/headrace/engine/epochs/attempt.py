@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headrace.compiler.physical_plan import distinct_stores
-from headrace.definitions.definition import Relation, select
+from headrace.definitions.definition import Definition, select
 from headrace.definitions.definition import keep as keep_columns
 from headrace.engine.checkpoint.files import not_writable
 from headrace.engine.epochs.blame import QueriesFailed, check_state, check_streams, query_failed
@@ -26,8 +26,8 @@ from headrace.engine.epochs.outbox import deliver, refusal, too_many, waiting_ro
 from headrace.engine.epochs.outbox import keep as keep_in_outbox
 from headrace.engine.epochs.report import EpochReport
 from headrace.engine.epochs.running_epoch import RunningEpoch
-from headrace.engine.epochs.shared_output import FanOut
-from headrace.engine.epochs.shared_rows import hold_shared
+from headrace.engine.epochs.shared_output import SharedOutput
+from headrace.engine.epochs.shared_rows import materialize_shared
 from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks import QuerySink
 from headrace.names import storage_name
@@ -38,7 +38,7 @@ from headrace.operators.rows.row_store import RowStore
 from headrace.operators.sessions.session_store import SessionStore
 from headrace.operators.sets.aggregation_set import AggregationSet
 from headrace.operators.stateless import SourceRows
-from headrace.operators.write import Steps, Write, Written, run_alone, run_together
+from headrace.operators.write import Write, Writing, Written, run_alone, run_together
 from headrace.plan.nodes import Source
 from headrace.planner.live_query import LiveQuery
 from headrace.state.arrangement import StateFile
@@ -120,10 +120,10 @@ class Attempt:
         self._learn_frontiers(now)
         self._report.seconds["ingest"] = time.monotonic() - started
         started = time.monotonic()
-        hold_shared(self._epoch, self._physical, now)
+        materialize_shared(self._epoch, self._physical, now)
         self._advance(later, {})
         if later:
-            hold_shared(self._epoch, self._physical, self._physical.stores)
+            materialize_shared(self._epoch, self._physical, self._physical.stores)
         self._write({n: op for n, op in outputs.items() if n not in immediate})
         self._drop_expired()
         self._report.seconds["emit"] = time.monotonic() - started
@@ -133,8 +133,8 @@ class Attempt:
 
     def keep_missed(self, behind: Mapping[str, Mapping[str, Source]]) -> dict[str, MissedEpoch]:
         """Write down the rows of this epoch for queries that have failed, by what they read."""
-        relations: dict[tuple[str, tuple[str, ...]], Relation] = {}
-        work: dict[tuple[str, str], Steps[tuple[StateFile, ...]]] = {}
+        relations: dict[tuple[str, tuple[str, ...]], Definition] = {}
+        work: dict[tuple[str, str], Writing[tuple[StateFile, ...]]] = {}
         for name, sources in behind.items():
             for stream in sources.keys() & self._epoch.batches.keys():
                 columns = sources[stream].columns
@@ -143,10 +143,10 @@ class Attempt:
                 if key not in relations:
                     bound = self._executor.inputs.bind_batch(self._epoch.batches[stream])
                     rows = select(bound, keep_columns(columns.names))
-                    relations[key] = Relation(rows, columns)
+                    relations[key] = Definition(rows, columns)
                 work[name, stream] = self._keep_rows(name, stream, relations[key])
         kept: dict[str, dict[str, tuple[StateFile, ...]]] = {name: {} for name in behind}
-        writer = FanOut(self._executor, self._runner._checkpoint.files_of)
+        writer = SharedOutput(self._executor, self._runner._checkpoint.files_of)
         for (name, stream), ended in run_together(writer, work).items():
             if isinstance(ended, Exception):
                 # They were read a moment ago, so it is the disk.
@@ -156,7 +156,9 @@ class Attempt:
         epoch, idle = self._report.epoch, self._report.idle
         return {name: MissedEpoch(epoch, idle, files) for name, files in kept.items()}
 
-    def _keep_rows(self, query: str, stream: str, rows: Relation) -> Steps[tuple[StateFile, ...]]:
+    def _keep_rows(
+        self, query: str, stream: str, rows: Definition
+    ) -> Writing[tuple[StateFile, ...]]:
         folder = f"missed-{storage_name(query)}-{storage_name(stream)}"
         written = yield Write(
             f"rows of {stream} for {query}",
@@ -180,7 +182,7 @@ class Attempt:
         for batch in self._epoch.batches.values():
             batch.release()
 
-    def _counting(self) -> dict[str, Steps[None]]:
+    def _counting(self) -> dict[str, Writing[None]]:
         """Decide how the rows of each batch are counted; the streams that take work of its own."""
         readers: Counter[str] = Counter()
         sure: Counter[str] = Counter()
@@ -201,7 +203,7 @@ class Attempt:
                 readers.update(streams)
             if operator.immediate and any(sink.reads_all for sink in sinks):
                 sure.update(streams)
-        apart: dict[str, Steps[None]] = {}
+        apart: dict[str, Writing[None]] = {}
         for stream, batch in self._epoch.batches.items():
             batch.readers = readers[stream]
             if stream in self._epoch.counted_by:
@@ -213,12 +215,12 @@ class Attempt:
                 apart[stream] = self._count(stream)
         return apart
 
-    def _count(self, stream: str) -> Steps[None]:
+    def _count(self, stream: str) -> Writing[None]:
         """Read a stream for the times of its rows: nothing else is sure to read them all."""
         source = self._sources[stream]
         self._epoch.seen[stream] = yield from count_rows(self._epoch, source)
 
-    def _advance(self, stores: Iterable[Store], counting: Mapping[str, Steps[None]]) -> None:
+    def _advance(self, stores: Iterable[Store], counting: Mapping[str, Writing[None]]) -> None:
         """Append to stores, together where none needs another, and count streams besides."""
         due = list(stores)
         streams = {f"times of {stream}": stream for stream in counting}
@@ -272,13 +274,13 @@ class Attempt:
         tried: dict[tuple[int, int | None], bool] = {}
         for name in users:
             live = self._runner.live[name]
-            key = id(live.sink.input), live.visible_from
+            key = id(live.sink.input), live.starts_at
             if key not in tried:
                 tried[key] = self._fails_alone(store, live)
         failing = {}
         for name, running in users.items():
             live = self._runner.live[name]
-            if tried[id(live.sink.input), live.visible_from]:
+            if tried[id(live.sink.input), live.starts_at]:
                 failing[name] = running
         return failing
 
@@ -329,8 +331,8 @@ class Attempt:
             self._report.seconds.get("outputs", 0) + time.monotonic() - started
         )
 
-    def _run_for_queries(self, work: Mapping[str, Steps[int]]) -> dict[str, int | Exception]:
-        return run_together(FanOut(self._executor, self._runner._checkpoint.files_of), work)
+    def _run_for_queries(self, work: Mapping[str, Writing[int]]) -> dict[str, int | Exception]:
+        return run_together(SharedOutput(self._executor, self._runner._checkpoint.files_of), work)
 
     def _sink(self, name: str) -> QuerySink:
         return self._runner.queries[name].sink
@@ -338,7 +340,7 @@ class Attempt:
     def _is_waiting(self, name: str) -> bool:
         return waiting_rows(self._epoch.state, name) is not None
 
-    def _write_one(self, name: str, delta: _Delta) -> Steps[int]:
+    def _write_one(self, name: str, delta: _Delta) -> Writing[int]:
         if self._is_waiting(name):
             return (yield from self._keep_for_later(name, delta))
         rows = delta.rows
@@ -346,7 +348,7 @@ class Attempt:
             return 0
         return (yield from self._sink(name).write(self._epoch, rows))
 
-    def _keep_for_later(self, name: str, delta: _Delta) -> Steps[int]:
+    def _keep_for_later(self, name: str, delta: _Delta) -> Writing[int]:
         rows = delta.rows
         return 0 if rows is None else (yield from keep_in_outbox(self._epoch, name, rows))
 
@@ -476,7 +478,7 @@ class _Delta:
         self._epoch = epoch
 
     @cached_property
-    def rows(self) -> Relation | None:
+    def rows(self) -> Definition | None:
         return self._operator.new_rows(self._epoch)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.definitions.definition import Relation
+from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
-from headrace.operators.write import Steps, Write
+from headrace.operators.write import Write, Writing
 from headrace.plan.types import Schema
 from headrace.state.arrangement import StateFile, span
 
@@ -19,12 +19,12 @@ def merge_files(
     epoch: RunningEpoch,
     name: str,
     schema: Schema,
-    compacted: Callable[[Relation], Relation],
+    compacted: Callable[[Definition], Definition],
     limit: int,
     area: str = "state",
     folder: str | None = None,
     split_by: tuple[str, ...] = (),
-) -> Steps[None]:
+) -> Writing[None]:
     """Merge the files of one level, if there are enough of them."""
     arrangement = epoch.state.arrangements.get(name)
     files = arrangement.mergeable(limit) if arrangement is not None and limit > 1 else []
@@ -34,7 +34,7 @@ def merge_files(
     level = files[0].level + 1
     oldest = min(file.epochs[0] for file in files)
     newest = max(file.epoch for file in files)
-    rows = Relation(epoch.inputs.bind_files(files, schema), schema)
+    rows = Definition(epoch.inputs.bind_files(files, schema), schema)
     compact = compacted(rows)
     written = yield Write(
         f"merge {name}",

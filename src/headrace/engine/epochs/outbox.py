@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.definitions.definition import Relation
+from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.execution.spark_errors import one_line
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import HeadraceError, SinkError
-from headrace.failpoints import reach
-from headrace.operators.write import Steps, Write
+from headrace.failpoints import failpoint
+from headrace.operators.write import Write, Writing
 from headrace.state.arrangement import Arrangement, StateFile
 from headrace.state.branches import outbox_arrangement
 from headrace.state.committed import Committed
@@ -34,7 +34,7 @@ def waiting_before(state: Committed, query: str, epoch: int) -> Arrangement | No
     return None if outbox is None else replace(outbox, files=outbox.before(epoch))
 
 
-def keep(epoch: RunningEpoch, query: str, rows: Relation) -> Steps[int]:
+def keep(epoch: RunningEpoch, query: str, rows: Definition) -> Writing[int]:
     """Put an epoch's rows into the outbox; the number of rows."""
     name = outbox_arrangement(query)
     written = yield Write(
@@ -53,7 +53,7 @@ def keep(epoch: RunningEpoch, query: str, rows: Relation) -> Steps[int]:
     return written.rows
 
 
-def deliver(epoch: RunningEpoch, sink: QuerySink) -> Steps[int]:
+def deliver(epoch: RunningEpoch, sink: QuerySink) -> Writing[int]:
     """Hand over what waits, epoch by epoch, until the sink refuses; the number of epochs.
 
     Each epoch that the sink has taken leaves the outbox, also when a later one is refused.
@@ -63,9 +63,9 @@ def deliver(epoch: RunningEpoch, sink: QuerySink) -> Steps[int]:
     for number in sorted({file.epoch for file in outbox.files}):
         files = outbox.of(number)
         schema = sink.sink.schema
-        rows = Relation(epoch.inputs.bind_files(files, schema), schema)
+        rows = Definition(epoch.inputs.bind_files(files, schema), schema)
         yield from sink.write(replace(epoch, number=number), rows)
-        reach("deliver.after")
+        failpoint("deliver.after")
         outbox.replace(files, [])
         epoch.state.garbage += [(epoch.number, file.path) for file in files]
         delivered += 1

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from headrace.compiler.compile import compile_queries, with_columns_of
-from headrace.compiler.physical_plan import Physical
+from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.engine.checkpoint.storage import Storage
 from headrace.engine.epochs.attempt import Attempt
 from headrace.engine.epochs.blame import QueriesFailed, StreamsBroken
@@ -36,14 +36,14 @@ from headrace.merge import Strategy
 from headrace.merge.rewriting import Merging
 from headrace.names import storage_name
 from headrace.operators.base import Store
-from headrace.operators.write import Steps, run_together
+from headrace.operators.write import Writing, run_together
 from headrace.plan.json import from_json, to_json
 from headrace.plan.nodes import Node, Source
 from headrace.planner.early_aggregation import EarlyMemory, EarlyPolicy
 from headrace.planner.join_order import JoinMemory, JoinPolicy
 from headrace.planner.late_joiners import stays_apart
 from headrace.planner.live_query import LiveQuery
-from headrace.planner.pane_layout import LayoutPolicy, decide
+from headrace.planner.pane_layout import LayoutPolicy, plan_pane_layouts
 from headrace.state.branches import Branch, Failure, branched_off, described, set_aside
 from headrace.state.committed import Committed, Intent
 from headrace.stats.load import Load
@@ -114,7 +114,7 @@ class EpochRunner:
         self.queries: dict[str, Running] = {}
         #: What each query runs: its plan, merged with those of the others.
         self.live: dict[str, LiveQuery] = {}
-        self.physical = Physical()
+        self.physical = PhysicalPlan()
         self.recent_rows: dict[str, int] = {}
         self.loads: dict[str, Load] = {}
         self.joins = JoinMemory()
@@ -137,10 +137,12 @@ class EpochRunner:
         sinks = {name: q.live.sink for name, q in queries.items()}
         never = [name for name, query in queries.items() if stays_apart(query.live)]
         plans = self.merging.update(sinks, self._plans_that_ran(), never)
-        self.live = {n: LiveQuery(plans[n], q.live.visible_from) for n, q in queries.items()}
+        self.live = {n: LiveQuery(plans[n], q.live.starts_at) for n, q in queries.items()}
         self._remember_merged()
         distinct = self._distinct_plans()
-        self.state.panes, changes = decide(distinct, self.state.panes, self.loads, self.policy)
+        self.state.panes, changes = plan_pane_layouts(
+            distinct, self.state.panes, self.loads, self.policy
+        )
         self._changes += [change.text for change in changes]
         self.physical = self.compiled(list(self.live.values()))
         own = self._stores_by_query()
@@ -189,7 +191,7 @@ class EpochRunner:
         by_query = {}
         for name, live in self.live.items():
             plan = live.sink.input
-            key = id(plan), live.visible_from
+            key = id(plan), live.starts_at
             if key not in found:
                 # To compile thousands of plans one by one takes seconds, and few have changed.
                 layout = self.state.panes.of(plan)
@@ -222,7 +224,7 @@ class EpochRunner:
         own = sum(arrangement.rows for arrangement in found if arrangement is not None)
         return own + sum(runner.rows_held() for runner in self.branches.runners.values())
 
-    def compiled(self, queries: list[LiveQuery]) -> Physical:
+    def compiled(self, queries: list[LiveQuery]) -> PhysicalPlan:
         """Operators for some of the queries, over the stores that all of them share."""
         return compile_queries(
             queries, self.state.panes, self.closing, self.join_policy, self.early_policy
@@ -238,7 +240,9 @@ class EpochRunner:
 
     def replan(self) -> bool:
         """Change what is laid out otherwise than the rows of late would have it."""
-        _, changes = decide(self._distinct_plans(), self.state.panes, self.loads, self.policy)
+        _, changes = plan_pane_layouts(
+            self._distinct_plans(), self.state.panes, self.loads, self.policy
+        )
         if changes:
             self.use(self.queries)
         return bool(changes)
@@ -454,7 +458,7 @@ class EpochRunner:
             clocks_after=self.state.clocks,
         )
         self._executor.begin_epoch()
-        work: dict[str, Steps[None]] = {}
+        work: dict[str, Writing[None]] = {}
         for store in self.physical.stores:
             compacted = partial(store.compacted, epoch)
             work[store.name] = merge_files(

@@ -15,7 +15,7 @@ from headrace.engine.checkpoint.files import FileSystem
 from headrace.operators.write import Write, Writer, Written
 
 
-class FanOut:
+class SharedOutput:
     """A writer that writes equal rows once."""
 
     def __init__(self, writer: Writer, files_of: Callable[[str], FileSystem]) -> None:

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.compiler.physical_plan import Physical
-from headrace.definitions.definition import Relation
+from headrace.compiler.physical_plan import PhysicalPlan
+from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.operators.base import Operator, Store
 from headrace.operators.rows.probe_join import ProbeJoin
-from headrace.operators.write import Steps, Write, run_together
+from headrace.operators.write import Write, Writing, run_together
 from headrace.state.arrangement import StateFile
 
 #: Rows that are read again for each further reader in the time that one more job takes.
 LEAST_ROWS = 200_000
 
 
-def hold_shared(epoch: RunningEpoch, physical: Physical, ready: Iterable[Store]) -> None:
+def materialize_shared(epoch: RunningEpoch, physical: PhysicalPlan, ready: Iterable[Store]) -> None:
     """Compute what pays to be computed once, of the operators that read ``ready`` stores alone."""
     advanced = {id(store) for store in ready}
-    work: dict[int, Steps[Relation | None]] = {}
+    work: dict[int, Writing[Definition | None]] = {}
     for operator, readers in physical.readers():
         if id(operator) in epoch.tried or isinstance(operator, ProbeJoin):
             # A probed join keeps its results for the epoch itself.
@@ -44,7 +44,7 @@ def _rows(epoch: RunningEpoch, store: Store) -> int:
     return sum(file.rows for file in epoch.state.arrangement(store.name).files)
 
 
-def _hold(epoch: RunningEpoch, operator: Operator, number: int) -> Steps[Relation | None]:
+def _hold(epoch: RunningEpoch, operator: Operator, number: int) -> Writing[Definition | None]:
     rows = operator.delta(epoch)
     if rows is None:
         return None
@@ -55,4 +55,4 @@ def _hold(epoch: RunningEpoch, operator: Operator, number: int) -> Steps[Relatio
     files = [StateFile(f.path, epoch.number, f.rows, f.size, None, None) for f in written.files]
     if not written.rows:
         return None
-    return Relation(epoch.inputs.bind_files(files, rows.schema), rows.schema)
+    return Definition(epoch.inputs.bind_files(files, rows.schema), rows.schema)

@@ -215,7 +215,7 @@ class Coordinator:
             raise waiting.error
         if waiting.error is not None:
             # Whole, with Java's stacks in it, it overflows the stack of the thread in which Spark
-            # looks through it; what ended the race is told by the race.
+            # looks through it; what ended the engine is told by the engine.
             raise _EpochFailed(one_line(waiting.error))
 
     def _is_new(self, stream: str, number: int) -> bool:
@@ -259,7 +259,9 @@ class Coordinator:
         elif isinstance(error, HeadraceError):
             self.error = error
         else:
-            self.error = QueryError(f"the race stopped: {one_line(error)}", condition="RACE_FAILED")
+            self.error = QueryError(
+                f"the engine stopped: {one_line(error)}", condition="ENGINE_FAILED"
+            )
             self.error.__cause__ = error
 
     def _step(self) -> bool:
@@ -342,7 +344,7 @@ class Coordinator:
     def _silent(self, active: set[str], now: float) -> set[str]:
         """The streams that are idle unless a batch of theirs has rows.
 
-        All that is there is processed and the race ends: then time that passes says nothing about
+        All that is there is processed and the engine ends: then time that passes says nothing about
         a stream.
         """
         if self._trigger.available_now:
@@ -426,7 +428,7 @@ class Coordinator:
         self._runner.tidy(self._settings.compaction_files)
 
     def _give_up(self, errors: Mapping[str, HeadraceError]) -> None:
-        """Read some streams no further: their batches come again when the race is started anew."""
+        """Read some streams no further: their batches come again at the next start."""
         for stream, error in errors.items():
             self.stream_errors[stream] = error
             self._withdraw(stream)
@@ -521,7 +523,7 @@ class Coordinator:
                 self._progress[stream] = ingest.recent_progress()
                 ingest.stop(partial(self._let_go, stream))
             except Exception:
-                # The race is over; its own error, if any, is the one to tell.
+                # The engine is over; its own error, if any, is the one to tell.
                 continue
             finally:
                 self._let_go(stream)

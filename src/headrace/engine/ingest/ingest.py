@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.engine.execution.spark_errors import one_line
 from headrace.engine.ingest.file_streams import folders
 from headrace.errors import StreamError
-from headrace.failpoints import reach
+from headrace.failpoints import failpoint
 from headrace.names import quoted
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Source
 
@@ -82,7 +82,7 @@ class Ingest:
 
         def hand_over(batch: DataFrame, number: int) -> None:
             on_batch(stream, batch, number)
-            reach(f"returned.{stream}")
+            failpoint(f"returned.{stream}")
 
         logging.getLogger("py4j.clientserver").addFilter(_is_news)
         try:
@@ -115,7 +115,7 @@ class Ingest:
             reason = f"the folder {gone} is gone"
         return StreamError(
             f"stream {self.source.shown!r} failed: {reason}",
-            hint="mend the source and start the race again; it resumes where it was",
+            hint="mend the source and start the engine again; it resumes where it was",
             condition="STREAM_FAILED",
         )
 

@@ -1,4 +1,4 @@
-"""Streams as a race holds them: what a user registered, before any query reads it."""
+"""Streams as an engine holds them: what a user registered, before any query reads it."""
 
 from __future__ import annotations
 

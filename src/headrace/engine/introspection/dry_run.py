@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.compiler.physical_plan import Physical
+from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import LocalFiles
 from headrace.engine.execution.duckdb.executor import BucketExecutor
@@ -62,7 +62,7 @@ class Places:
 
 
 def executors_of(
-    physical: Physical, executor: Executor, settings: Settings, places: Places
+    physical: PhysicalPlan, executor: Executor, settings: Settings, places: Places
 ) -> list[str]:
     """For each thing that is written in an epoch, who would do it and why."""
     imagined = _Executor(executor, settings)
@@ -78,7 +78,7 @@ def executors_of(
     ]
 
 
-def _writes(physical: Physical, epoch: Epoch, sink: str) -> Iterator[tuple[str, Write]]:
+def _writes(physical: PhysicalPlan, epoch: Epoch, sink: str) -> Iterator[tuple[str, Write]]:
     """What is written, each with the label by which it is known when it is."""
     for store in physical.stores:
         first = next(store.advance(epoch), None)
@@ -90,7 +90,7 @@ def _writes(physical: Physical, epoch: Epoch, sink: str) -> Iterator[tuple[str, 
             yield name, Write("results", rows.query, rows.schema, path=f"{sink}/results")
 
 
-def _epoch(physical: Physical, executor: _Executor, places: Places) -> Epoch:
+def _epoch(physical: PhysicalPlan, executor: _Executor, places: Places) -> Epoch:
     state = Committed(epoch=1)
     for store in physical.stores:
         for epoch, first, last in ((1, _BEFORE - 1, _AFTER), (2, _BEFORE, _AFTER)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.compiler.compile import compile_queries
 from headrace.compiler.early_choices import describe_early
-from headrace.compiler.physical_plan import Physical
+from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.engine.ingest.file_streams import folder_of
 from headrace.engine.introspection.dry_run import Places, executors_of
 from headrace.merge import Strategy
@@ -24,20 +24,20 @@ from headrace.plan.nodes import Node, Sink
 from headrace.planner.early_aggregation import EarlyMemory
 from headrace.planner.join_order import JoinMemory
 from headrace.planner.live_query import LiveQuery
-from headrace.planner.pane_layout import PanePlan, decide, describe_windows
+from headrace.planner.pane_layout import PanePlan, describe_windows, plan_pane_layouts
 from headrace.planner.policy import early_policy, join_policy, layout_policy, merging
 from headrace.planner.probe_order import ProbeMemory
 from headrace.state.committed import Committed
 
 if TYPE_CHECKING:
-    from headrace.engine.engine import Race
+    from headrace.engine.engine import Engine
 
 
 class Explaining:
-    """Answers for one race."""
+    """Answers for one engine."""
 
-    def __init__(self, race: Race) -> None:
-        self._race = race
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def steps(self, sink: Sink) -> list[object]:
         """What happens for a query in an epoch."""
@@ -45,7 +45,7 @@ class Explaining:
 
     def early(self, sink: Sink) -> list[DescribedEarly | LateAggregate]:
         """The aggregates over joins, and which of their inputs are aggregated before."""
-        runner = self._race.runner
+        runner = self._engine.runner
         if runner is None:
             known = EarlyMemory(), JoinMemory(), Committed(epoch=0)
         else:
@@ -54,29 +54,29 @@ class Explaining:
 
     def executors(self, sink: Sink) -> list[str]:
         """Who runs each step that writes something, and why."""
-        race = self._race
+        engine = self._engine
         # One that takes part has a name and a place for its results.
-        sink = next((known for known in race.sinks().values() if known.input == sink.input), sink)
+        sink = next((known for known in engine.sinks().values() if known.input == sink.input), sink)
         physical = self._compiled(sink)
         folders = {
-            name: folder_of(race.streams[name].frame) if name in race.streams else None
+            name: folder_of(engine.streams[name].frame) if name in engine.streams else None
             for name in physical.sources
         }
-        checkpoint = race.checkpoint or ""
+        checkpoint = engine.checkpoint or ""
         folder = checkpoint if sink.format == "results" else dict(sink.options).get("path", "")
         places = Places(checkpoint, folder, folders)
-        return executors_of(physical, race.executor, race.settings, places)
+        return executors_of(physical, engine.executor, engine.settings, places)
 
     def windows(self, sink: Sink) -> list[DescribedWindows]:
         """The windows of a query that share work, or would if it paid."""
-        race = self._race
+        engine = self._engine
         return describe_windows(
-            sink, self._panes_with(sink), race.loads, layout_policy(race.settings)
+            sink, self._panes_with(sink), engine.loads, layout_policy(engine.settings)
         )
 
     def joins(self, plan: Node) -> list[DescribedJoin | FixedJoin | DescribedProbes]:
         """The joins of a plan with their orders."""
-        memory, policy = self._race.join_memory, join_policy(self._race.settings)
+        memory, policy = self._engine.join_memory, join_policy(self._engine.settings)
         found: list[DescribedJoin | FixedJoin | DescribedProbes] = []
         for join in describe_joins(
             plan, memory.loads, memory.orders, policy.disabled, policy.reorder
@@ -90,19 +90,19 @@ class Explaining:
         return found
 
     def merged(self) -> Description:
-        """All queries merged: as they run, or as they would if the race were started now."""
-        race = self._race
-        if race.active and race.settings.merge_strategy != Strategy.NONE.value:
-            assert race.runner is not None
-            return race.runner.merging.look(
-                lambda plan: describe(plan, race.statistics, race.apart)
+        """All queries merged: as they run, or as they would if the engine were started now."""
+        engine = self._engine
+        if engine.active and engine.settings.merge_strategy != Strategy.NONE.value:
+            assert engine.runner is not None
+            return engine.runner.merging.with_locked_plan(
+                lambda plan: describe(plan, engine.statistics, engine.apart)
             )
-        plan = planned_together(merging(race.settings, lambda: race.statistics), race.sinks())
-        return describe(plan, race.statistics, race.apart)
+        plan = planned_together(merging(engine.settings, lambda: engine.statistics), engine.sinks())
+        return describe(plan, engine.statistics, engine.apart)
 
-    def _compiled(self, sink: Sink) -> Physical:
+    def _compiled(self, sink: Sink) -> PhysicalPlan:
         """The operators that a query would have, beside those that run already."""
-        settings = self._race.settings
+        settings = self._engine.settings
         return compile_queries(
             [LiveQuery(sink, None)],
             self._panes_with(sink),
@@ -113,7 +113,7 @@ class Explaining:
 
     def _panes_with(self, sink: Sink) -> PanePlan:
         """How panes are laid out if this query takes part, beside those that do already."""
-        race = self._race
-        current = PanePlan() if race.runner is None else race.runner.state.panes
-        plans = [*race.sinks().values(), sink]
-        return decide(plans, current, race.loads, layout_policy(race.settings))[0]
+        engine = self._engine
+        current = PanePlan() if engine.runner is None else engine.runner.state.panes
+        plans = [*engine.sinks().values(), sink]
+        return plan_pane_layouts(plans, current, engine.loads, layout_policy(engine.settings))[0]

@@ -24,7 +24,7 @@ class QueryState:
     retained: int
     message: str = "waiting to start"
     active: bool = True
-    visible_from: int | None = None
+    starts_at: int | None = None
     warning: str | None = None
     #: Streams of the query that wait for another because state is full.
     paused: dict[str, str] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class QueryState:
 
     def status(self) -> dict[str, Any]:
         told: dict[str, Any] = {"message": self.message, "isActive": self.active}
-        if self.visible_from is not None:
-            told["from"] = timestamp(self.visible_from)
+        if self.starts_at is not None:
+            told["from"] = timestamp(self.starts_at)
         warning = self.warning
         if warning is None and self.waiting is not None:
             warning = f"{self.waiting['rows']} rows wait for its sink"
@@ -70,7 +70,7 @@ class QueryState:
 
 
 def epoch_progress(report: EpochReport, spellings: Mapping[str, str]) -> Progress:
-    """The progress of the race as a whole, with the names of its streams as people see them."""
+    """The progress of the engine as a whole, with the names of its streams as people see them."""
     seconds = report.seconds.get("total", 0.0)
     rows = sum(report.rows_in.values())
     return {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from headrace.definitions.definition import Relation
+from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
-from headrace.operators.write import Steps
+from headrace.operators.write import Writing
 from headrace.plan.nodes import Sink
 
 
@@ -38,10 +38,10 @@ class QuerySink(ABC):
         """Check, before the query starts, that the sink can be written."""
 
     def begin(self) -> None:  # noqa: B027 - most sinks hold nothing
-        """Forget what was taken of an epoch that never ended: the race begins again."""
+        """Forget what was taken of an epoch that never ended: the engine begins again."""
 
     @abstractmethod
-    def write(self, epoch: RunningEpoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
         """Take the rows of an epoch that is not committed yet; the number of rows."""
 
     def undo(self, epoch: int) -> None:  # noqa: B027 - files count only once a commit names them

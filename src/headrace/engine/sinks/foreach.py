@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.definitions.definition import Relation
+from headrace.definitions.definition import Definition
 from headrace.engine.checkpoint.gate import Gate
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.execution.executor import ddl
@@ -26,8 +26,8 @@ from headrace.engine.execution.spark_errors import one_line
 from headrace.engine.execution.spark_jobs import cancel_jobs, tag_jobs
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import SinkError
-from headrace.failpoints import reach
-from headrace.operators.write import Steps, Write
+from headrace.failpoints import failpoint
+from headrace.operators.write import Write, Writing
 from headrace.plan.nodes import Sink
 
 # How often (seconds) it is looked whether an epoch that waits for a function was abandoned.
@@ -103,7 +103,7 @@ class ForeachBatchSink(QuerySink):
         self._recent_rows: int | None = None
         self._call: _Call | None = None
 
-    def write(self, epoch: RunningEpoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
         if epoch.executor.is_few(self._recent_rows):
             # Together with what other queries put out, and handed over as it is.
             written = yield Write(self.name, rows.query, rows.schema)
@@ -117,7 +117,7 @@ class ForeachBatchSink(QuerySink):
         try:
             if count:
                 self._hand_over(frame, epoch.number, epoch.executor.gate)
-                reach("sink.after")
+                failpoint("sink.after")
             return count
         finally:
             frame.unpersist()

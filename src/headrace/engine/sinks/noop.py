@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation
+from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks.base import QuerySink
-from headrace.operators.write import Steps, Write
+from headrace.operators.write import Write, Writing
 
 
 class NoopSink(QuerySink):
     """Takes the rows, and keeps their number."""
 
-    def write(self, epoch: RunningEpoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
         written = yield Write(
             self.name,
             rows.query,

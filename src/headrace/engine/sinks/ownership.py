@@ -9,8 +9,8 @@ checkpoint by its identity, which a copy or a move keeps, and a query by its nam
 query leaves, as its output does.
 
 A folder without that file can be claimed if it is empty, or if all that it holds was written by
-this very query: versions before this one claimed nothing, but put query and race into the names of
-their files.
+this very query: versions before this one claimed nothing, but put query and checkpoint into the
+names of their files.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from urllib.parse import urlparse
 
 from py4j.protocol import Py4JError
 
+from headrace.engine.checkpoint.checkpoint import identity_in
 from headrace.engine.checkpoint.files import is_local
 from headrace.engine.checkpoint.storage import Storage
 from headrace.engine.execution.spark_errors import one_line
@@ -40,8 +41,8 @@ from headrace.state.sealed import sealed, unsealed
 MARKER = f"{STAGING}/owner.json"
 _FORMAT = 1
 _EPOCH = re.compile(r"epoch=(\d+)")
-#: Query and race of a published file.
-_MARKED = re.compile(r"part-\d+-(?P<query>.+)-\d+-(?P<race>[0-9a-f]{8})(\..*)?")
+#: Query and mark of the checkpoint of a published file.
+_MARKED = re.compile(r"part-\d+-(?P<query>.+)-\d+-(?P<mark>[0-9a-f]{8})(\..*)?")
 #: As checkpoints of format 1 published files, under the names that they had when they were staged.
 _UNMARKED = re.compile(r"part-\d+(-[0-9a-f-]{36}-c\d+)?(\..*)?")
 #: Storage that cannot be reached says nothing about whose a folder is.
@@ -52,13 +53,13 @@ _TROUBLE = (OSError, CheckpointError, Py4JError)
 class Owner:
     """A query of a checkpoint. Where the checkpoint lies, and since when, are for people."""
 
-    race: str
+    identity: str
     query: str
     checkpoint: str
     since: str
 
     def is_same(self, other: Owner) -> bool:
-        return self.race == other.race and same_name(self.query, other.query)
+        return self.identity == other.identity and same_name(self.query, other.query)
 
     def to_text(self) -> str:
         return sealed({"format": _FORMAT, **asdict(self)})
@@ -68,11 +69,13 @@ class Owner:
         body = unsealed(text)
         if body.pop("format") != _FORMAT:
             raise ValueError("another version has written it")
+        # Earlier versions called it otherwise.
+        body.setdefault("identity", body.pop("race", ""))
         return cls(**{name: str(value) for name, value in body.items()})
 
     def seen_by(self, other: Owner) -> str:
         """How to speak of it to somebody else."""
-        if self.race == other.race:
+        if self.identity == other.identity:
             return f"query {self.query!r} of this checkpoint"
         return f"query {self.query!r} of the checkpoint {self.checkpoint}"
 
@@ -198,7 +201,7 @@ class _Claim:
     def _has_written(self, name: str, epoch: int) -> bool:
         marked = _MARKED.fullmatch(name)
         if marked:
-            ours = marked["race"] == self._checkpoint.race
+            ours = marked["mark"] == self._checkpoint.mark
             query = folded(marked["query"])
             return ours and query in (folded(self.sink.name), storage_name(self.sink.name))
         record = self._state.queries.get(self.sink.name)
@@ -212,8 +215,8 @@ class _Claim:
             return
         try:
             text = self._checkpoint.files_of(there).read(f"{there}/headrace.json")
-            is_there = json.loads(text).get("race") == self._me.race
-        except (ValueError, AttributeError, *_TROUBLE):
+            is_there = identity_in(json.loads(text)) == self._me.identity
+        except (ValueError, KeyError, AttributeError, *_TROUBLE):
             # It is gone, or out of sight.
             return
         if is_there:
@@ -258,7 +261,7 @@ class _Claim:
 
     def _in_use(self, owner: Owner) -> SinkError:
         advice = "name another path"
-        if owner.race == self._me.race:
+        if owner.identity == self._me.identity:
             advice += f"; if {owner.query!r} does not come back, its folder may be moved away"
         else:
             advice += "; if that checkpoint is gone for good, move the folder away"

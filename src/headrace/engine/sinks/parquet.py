@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 
-from headrace.definitions.definition import Relation
+from headrace.definitions.definition import Definition
 from headrace.engine.checkpoint.files import FileSystem, is_local, plain_path
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks.base import QuerySink
 from headrace.engine.sinks.ownership import claim_now
 from headrace.errors import SinkError
-from headrace.failpoints import reach
+from headrace.failpoints import failpoint
 from headrace.names import storage_name
-from headrace.operators.write import Steps, Write
+from headrace.operators.write import Write, Writing
 from headrace.plan.nodes import Sink
 from headrace.redaction import without_passwords
 from headrace.state.publication import STAGING, Publication
@@ -62,14 +62,14 @@ class ParquetSink(QuerySink):
     def begin(self) -> None:
         self._leftovers = self._files = None
 
-    def write(self, epoch: RunningEpoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
         if not self.owns_folder:
             claim_now(self, epoch.checkpoint, epoch.state)
         staging = f"{self._path}/{STAGING}/{storage_name(self.name)}"
         staged = f"{staging}/{epoch.checkpoint.staging_name(epoch.number)}"
         files = self._files = epoch.checkpoint.files_of(staged)
         if self._leftovers is None:
-            ours = f"-{epoch.checkpoint.race}-"
+            ours = f"-{epoch.checkpoint.mark}-"
             found = [f"{staging}/{n}" for n in files.names(staging) if ours in n]
             waiting = {publication.staged for publication in epoch.checkpoint.unpublished}
             self._leftovers = [path for path in found if path not in waiting]
@@ -82,7 +82,7 @@ class ParquetSink(QuerySink):
             folder=True,
             expected_rows=self._recent_rows,
         )
-        reach("sink.after")
+        failpoint("sink.after")
         self._recent_rows = written.rows
         if written.rows:
             final = f"{self._path}/epoch={epoch.number}"

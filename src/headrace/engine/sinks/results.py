@@ -1,4 +1,4 @@
-"""The result table that the engine keeps itself, read with ``race.results(name)``.
+"""The result table that the engine keeps itself, read with ``hr.results(name)``.
 
 Rows are files of the checkpoint and belong to its commits, so the table is always that of the
 last committed epoch. In update mode a group's newest row replaces its older ones.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation, call, column, keep, named, number, select
+from headrace.definitions.definition import Definition, call, column, keep, named, number, select
 from headrace.engine.epochs.compaction import merge_files
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import SinkError
-from headrace.failpoints import reach
+from headrace.failpoints import failpoint
 from headrace.names import storage_name
-from headrace.operators.write import Steps, Write
+from headrace.operators.write import Write, Writing
 from headrace.plan.expressions import Column
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
@@ -47,7 +47,7 @@ class ResultsSink(QuerySink):
     def writes_files(self) -> bool:
         return True
 
-    def write(self, epoch: RunningEpoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
         arrangement = epoch.state.arrangement(results_arrangement(self.name))
         written = yield Write(
             self.name,
@@ -58,20 +58,20 @@ class ResultsSink(QuerySink):
             ),
             expected_rows=arrangement.recent_rows,
         )
-        reach("sink.after")
+        failpoint("sink.after")
         arrangement.append(
             StateFile(file.path, epoch.number, file.rows, file.size, None, None)
             for file in written.files
         )
         return written.rows
 
-    def tidy(self, epoch: RunningEpoch, limit: int) -> Steps[None]:
+    def tidy(self, epoch: RunningEpoch, limit: int) -> Writing[None]:
         """Merge the table's small files; replaced rows are left out."""
         return merge_files(
             epoch,
             results_arrangement(self.name),
             stored_schema(self.sink),
-            lambda rows: Relation(newest(self.sink, rows.query), rows.schema),
+            lambda rows: Definition(newest(self.sink, rows.query), rows.schema),
             limit,
             area="results",
             folder=storage_name(self.name),

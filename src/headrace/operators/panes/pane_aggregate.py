@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.definitions.definition import Relation, Sql, column, number, select, window_struct
+from headrace.definitions.definition import Definition, Sql, column, number, select, window_struct
 from headrace.definitions.partials import Decomposed
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.panes.pane_store import PANE, PANE_END, PaneStore
 from headrace.operators.panes.partial_rows import finished, merge_groups, merges, read_panes
@@ -26,7 +26,7 @@ class PaneAggregate(Operator):
         streams: frozenset[str],
         lag: int,
         mode: OutputMode,
-        visible_from: int | None,
+        starts_at: int | None,
     ) -> None:
         self.node: Aggregate = node
         self.store = store
@@ -34,7 +34,7 @@ class PaneAggregate(Operator):
         self._streams = streams
         self._lag = lag
         self._mode = mode
-        self._visible_from = visible_from
+        self._starts_at = starts_at
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -44,15 +44,15 @@ class PaneAggregate(Operator):
     def _is_landmark(self) -> bool:
         return isinstance(self.node.windows[0], Landmark)
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         if self._is_landmark:
             return self._changed_groups(epoch)
         before, after = epoch.before(self._streams), epoch.after(self._streams)
         where: list[Sql] = []
         if before is not None:
             where.append(column(PANE_END) > number(before - self._lag))
-        if self._visible_from is not None:
-            where.append(column(PANE) >= number(self._visible_from))
+        if self._starts_at is not None:
+            where.append(column(PANE) >= number(self._starts_at))
         only_changed = self._mode is OutputMode.UPDATE
         if only_changed:
             if not epoch.new_files(self.store.name):
@@ -61,7 +61,7 @@ class PaneAggregate(Operator):
             return None
         else:
             where.append(column(PANE_END) <= number(after - self._lag))
-        panes = read_panes(epoch, self.store, self._visible_from, None, only_changed)
+        panes = read_panes(epoch, self.store, self._starts_at, None, only_changed)
         if panes is None:
             return None
         merged = merge_groups(
@@ -74,7 +74,7 @@ class PaneAggregate(Operator):
             self.node, self.store.key_names, self._aggregates, merged, extra, only_changed
         )
 
-    def _changed_groups(self, epoch: Epoch) -> Relation | None:
+    def _changed_groups(self, epoch: Epoch) -> Definition | None:
         if not epoch.new_files(self.store.name):
             return None
         panes = read_panes(epoch, self.store, None, None, mark_new=True)
@@ -83,8 +83,8 @@ class PaneAggregate(Operator):
         merged = merge_groups(panes, self.store.key_names, merges(self._aggregates, True))
         return finished(self.node, self.store.key_names, self._aggregates, merged, {}, True)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         changes = self._is_landmark or self._mode is OutputMode.UPDATE
         when = "groups that changed" if changes else "windows that closed"
         windows = f"windows: {self.node.windows[0].name}"  # type: ignore[attr-defined]
-        return (Step(f"emit {when} from {self.store.name}", (windows,)),)
+        return (EpochStep(f"emit {when} from {self.store.name}", (windows,)),)

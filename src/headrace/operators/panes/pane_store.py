@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     any_of,
     call,
@@ -28,7 +28,7 @@ from headrace.definitions.definition import (
     sql_of,
 )
 from headrace.definitions.partials import Partial, update_where
-from headrace.operators.base import Operator, Step, Store
+from headrace.operators.base import EpochStep, Operator, Store
 from headrace.operators.counting import (
     GREATEST,
     counted_stream,
@@ -38,7 +38,7 @@ from headrace.operators.counting import (
 )
 from headrace.operators.epoch import Epoch
 from headrace.operators.rows.row_store import Retention, all_covered, least_horizon, releasing
-from headrace.operators.write import Kept, Steps
+from headrace.operators.write import RowFilter, Writing
 from headrace.optimizer.safety import can_raise
 from headrace.plan.coverage import is_partitioned_by
 from headrace.plan.durations import format_duration
@@ -70,7 +70,7 @@ class Panes:
 
 
 @dataclass(frozen=True)
-class Closing:
+class WindowLateness:
     """When windows over these panes close, by which rows that missed one are counted."""
 
     windows: tuple[Hopping, ...]
@@ -118,7 +118,7 @@ class PaneStore(Store):
     panes: Panes
     partials: dict[str, Partial] = field(default_factory=dict)
     retentions: list[Retention] = field(default_factory=list)
-    closings: set[Closing] = field(default_factory=set)
+    closings: set[WindowLateness] = field(default_factory=set)
     family: str = ""
     #: Which of the grouping's layouts it is of, and from when it sees its input.
     generation: int = 0
@@ -170,7 +170,7 @@ class PaneStore(Store):
         """Whether no query wants all rows."""
         return bool(self.wanted) and None not in self.wanted
 
-    def advance(self, epoch: Epoch) -> Steps[None]:
+    def advance(self, epoch: Epoch) -> Writing[None]:
         if not self.active:
             return
         stream = self.counts()
@@ -181,11 +181,11 @@ class PaneStore(Store):
         if self.panes.length is None and not self.panes.given and not counting:
             # Above an outer join a time may be missing: such a row is in no window, nor in all.
             timed = column(self.time.name).is_(exp.Null()).not_()
-            rows = Relation(select(rows.query, None, [timed]), rows.schema)
+            rows = Definition(select(rows.query, None, [timed]), rows.schema)
         if self._is_filtered:
             filters = sorted((f for f in self.wanted if f is not None), key=str)
             anyone = any_of([exp.paren(sql_of(f)) for f in filters])
-            rows = Relation(select(rows.query, None, [anyone]), rows.schema)
+            rows = Definition(select(rows.query, None, [anyone]), rows.schema)
         groups: dict[str, Sql] = {
             name: sql_of(self._of_timed_rows(key) if counting else key)
             for name, key in zip(self.key_names, self.keys, strict=True)
@@ -202,7 +202,7 @@ class PaneStore(Store):
             **self._late_rows(epoch),
             **self._watched(epoch),
         }
-        kept = Kept(exp.true(), self.schema.names) if marks or len(counted) > 1 else None
+        kept = RowFilter(exp.true(), self.schema.names) if marks or len(counted) > 1 else None
         if counting:
             # Rows without a time form groups of their own, which are counted and not written.
             missing = exp.Is(this=column(GREATEST), expression=exp.Null())
@@ -210,11 +210,11 @@ class PaneStore(Store):
             watch |= watch_counts(
                 call("sum", column(ROWS)), call("sum", without), call("max", column(GREATEST))
             )
-            kept = Kept(exp.Not(this=missing.copy()), self.schema.names)
+            kept = RowFilter(exp.Not(this=missing.copy()), self.schema.names)
         kept = self._kept(epoch, kept)
         seen = yield from epoch.append(
             self.name,
-            Relation(query, self.schema),
+            Definition(query, self.schema),
             first=call("min", column(PANE)),
             last=call("max", column(last)) + number(max(length - 1, 0)),
             watch=watch,
@@ -230,7 +230,7 @@ class PaneStore(Store):
             epoch.late[self.name, counter] = int(rows_missed or 0)
 
     def _aggregated(
-        self, epoch: Epoch, rows: Relation, groups: dict[str, Sql], counting: bool
+        self, epoch: Epoch, rows: Definition, groups: dict[str, Sql], counting: bool
     ) -> tuple[exp.Select, dict[str, Sql]]:
         """The new rows' partial states, and the columns that are only there to be counted."""
         # Group by position: a key expression is then written once.
@@ -256,7 +256,7 @@ class PaneStore(Store):
         """What else a kind of panes wants to see of its rows."""
         return {}
 
-    def _kept(self, epoch: Epoch, kept: Kept | None) -> Kept | None:
+    def _kept(self, epoch: Epoch, kept: RowFilter | None) -> RowFilter | None:
         """Which of the rows are written, if not all."""
         return kept
 
@@ -275,7 +275,9 @@ class PaneStore(Store):
 
     def _marks(self, epoch: Epoch) -> dict[str, int]:
         """The watermarks by which panes are late, as columns."""
-        marks = {c.mark: epoch.before(c.streams) for c in self.closings if self._tells(c)}
+        marks = {
+            c.mark: epoch.before(c.streams) for c in self.closings if self._pane_is_wholly_late(c)
+        }
         return {name: mark for name, mark in marks.items() if mark is not None}
 
     def _late_rows(self, epoch: Epoch) -> dict[str, Sql]:
@@ -285,7 +287,7 @@ class PaneStore(Store):
             watermark = epoch.before(closing.streams)
             if watermark is not None:
                 late: Sql = column(closing.counter)
-                if self._tells(closing):
+                if self._pane_is_wholly_late(closing):
                     missed = closing.missed(column(PANE), column(closing.mark))
                     late = exp.Case(ifs=[exp.If(this=missed, true=column(ROWS))])
                 counters[closing.counter] = call("sum", late)
@@ -296,14 +298,14 @@ class PaneStore(Store):
         counters: dict[str, Sql] = {}
         for closing in self.closings:
             watermark = epoch.before(closing.streams)
-            if watermark is not None and not self._tells(closing):
+            if watermark is not None and not self._pane_is_wholly_late(closing):
                 missed = closing.missed(millis(column(self.time.name)), number(watermark))
                 if closing.condition is not None:
                     missed = exp.and_(missed, exp.paren(sql_of(closing.condition)), copy=False)
                 counters[closing.counter] = call("count_if", missed)
         return counters
 
-    def _tells(self, closing: Closing) -> bool:
+    def _pane_is_wholly_late(self, closing: WindowLateness) -> bool:
         """Whether a pane is late for these windows as a whole."""
         length = self.panes.length
         if length is None or closing.condition is not None:
@@ -345,7 +347,7 @@ class PaneStore(Store):
     def endless(self) -> bool:
         return any(retention.keep is None for retention in self.retentions)
 
-    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+    def compacted(self, epoch: Epoch, rows: Definition) -> Definition:
         """Merge the partials of each group and pane; drop the panes that nobody needs."""
         where: list[Sql] = []
         horizon = self.horizon(epoch)
@@ -362,7 +364,7 @@ class PaneStore(Store):
             where,
             [column(name) for name in self.group_names],
         )
-        return Relation(query, self.schema)
+        return Definition(query, self.schema)
 
     def merged(self) -> dict[str, Sql]:
         """The merge of each stored column, over a group of stored rows."""
@@ -371,9 +373,9 @@ class PaneStore(Store):
         }
         return sums | {p.name: p.merge(column(p.name)) for p in self.ordered()}
 
-    def step(self) -> Step:
+    def step(self) -> EpochStep:
         keys = ", ".join(map(str, self.keys)) or "(all rows)"
-        return Step(
+        return EpochStep(
             f"append partial aggregates to {self.name}",
             (
                 f"group by {keys}, {self.panes.text}",

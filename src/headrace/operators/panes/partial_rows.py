@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation, Sql, call, column, keep, select
+from headrace.definitions.definition import Definition, Sql, call, column, keep, select
 from headrace.definitions.partials import Decomposed
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import NEW, old_and_new
@@ -49,7 +49,7 @@ def finished(
     extra: Mapping[str, Sql],
     only_changed: bool,
     present: str | None = None,
-) -> Relation:
+) -> Definition:
     """The query's rows from merged partials.
 
     ``keys`` are the stored columns of the query's keys, ``extra`` its columns besides keys and
@@ -64,4 +64,4 @@ def finished(
     where: list[Sql] = [column(NEW)] if only_changed else []
     if present is not None:
         where.append(column(present))
-    return Relation(select(merged, ordered, where), node.schema)
+    return Definition(select(merged, ordered, where), node.schema)

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from headrace.cost.panes import comes_out_larger, tree_pays
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     column,
     distributed,
@@ -31,7 +31,7 @@ from headrace.definitions.windows import (
     expand,
     name_of,
 )
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.panes.pane_store import PANE, PaneStore
 from headrace.operators.panes.partial_rows import finished, merge_groups, merges, read_panes
@@ -68,7 +68,7 @@ class WindowAggregate(Operator):
         streams: frozenset[str],
         lag: int,
         mode: OutputMode,
-        visible_from: int | None,
+        starts_at: int | None,
         closing: str,
         present: str | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class WindowAggregate(Operator):
         self._streams = streams
         self._lag = lag
         self._mode = mode
-        self._visible_from = visible_from
+        self._starts_at = starts_at
         self._closing = closing
         #: The column that marks the groups which hold rows of this query, where others have some.
         self._present = present
@@ -90,12 +90,12 @@ class WindowAggregate(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return self.readings[-1].store.inputs()
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         only_changed = self._mode is OutputMode.UPDATE
         if only_changed and not any(epoch.new_files(r.store.name) for r in self.readings):
             return None
         before, after = epoch.before(self._streams), epoch.after(self._streams)
-        ends = ends_of_interest(before, after, self._lag, self._visible_from, only_changed)
+        ends = ends_of_interest(before, after, self._lag, self._starts_at, only_changed)
         if ends is None or not any_closes(self._windows, ends):
             return None
         merged = merges(self._aggregates, only_changed, self._present)
@@ -157,7 +157,7 @@ class WindowAggregate(Operator):
         uses = Counter(index for reading in self.readings for index in reading.windows)
         return max(uses.values()) > 1
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         when = "windows that changed" if self._mode is OutputMode.UPDATE else "windows that closed"
         steps = []
         for reading in self.readings:
@@ -168,7 +168,7 @@ class WindowAggregate(Operator):
                     "through other windows when there are many panes:",
                     *graph_text(reading.graph, rows=reading.pane.name).splitlines(),
                 ]
-            steps.append(Step(f"emit {when} from {reading.store.name}", tuple(detail)))
+            steps.append(EpochStep(f"emit {when} from {reading.store.name}", tuple(detail)))
         return tuple(steps)
 
 

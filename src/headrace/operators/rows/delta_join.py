@@ -21,7 +21,7 @@ from sqlglot import exp
 
 from headrace.cost.window_joins import JoinLoad
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     all_of,
     any_of,
@@ -40,17 +40,17 @@ from headrace.definitions.definition import (
 from headrace.definitions.join_shape import JoinShape, key_condition
 from headrace.definitions.join_tree import join_in_order
 from headrace.definitions.windows import WINDOW_START, Ends, expand
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import NEW, old_and_new
-from headrace.operators.rows.row_store import Arranged
+from headrace.operators.rows.row_store import StoredRows
 from headrace.optimizer.joins.search import join_cost, runs_as_written
 from headrace.plan.join_graph import order_text
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import WINDOW_COLUMN, Join, Order, SameWindow
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping
-from headrace.planner.join_order import Counted, JoinPolicy, choose
+from headrace.planner.join_order import InputCardinality, JoinPolicy, choose_join_orders
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class JoinInput:
     ``keys`` are the columns of its store that are keys of the join, by the position of their class.
     """
 
-    rows: Arranged
+    rows: StoredRows
     schema: Schema
     time: str
     lives: Mapping[str, int] = field(default_factory=dict)
@@ -98,11 +98,11 @@ class DeltaJoin(Operator):
     def identity(self) -> str:
         return plan_hash(self.node)
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         if not any(source.rows.new_span(epoch) for source in self._inputs):
             return None
         counted = self._counted(epoch)
-        passes = choose(
+        passes = choose_join_orders(
             self._graph, self.identity, self.node.order, counted, self._policy, epoch.joins
         )
         if passes.whole is not None:
@@ -110,7 +110,7 @@ class DeltaJoin(Operator):
         else:
             found = [self._term(epoch, i, term.order, counted) for i, term in passes.terms.items()]
         known = [query for query in found if query is not None]
-        return Relation(union_all(known), self.node.schema) if known else None
+        return Definition(union_all(known), self.node.schema) if known else None
 
     # Which rows can take part
 
@@ -140,7 +140,7 @@ class DeltaJoin(Operator):
             )
         return spans
 
-    def _counted(self, epoch: Epoch) -> Counted:
+    def _counted(self, epoch: Epoch) -> InputCardinality:
         """The rows that can take part, as far as the files tell."""
         everyone = list(range(len(self._inputs)))
         spans = self._spans(epoch, everyone)
@@ -150,7 +150,7 @@ class DeltaJoin(Operator):
         edges = [edge for span in spans for edge in span if edge is not None]
         fresh = [s for source in self._inputs if (s := source.rows.new_span(epoch)) is not None]
         edges += [edge for span in fresh for edge in span]
-        return Counted(
+        return InputCardinality(
             tuple(new),
             tuple(max(0, t - n) for t, n in zip(total, new, strict=True)),
             {
@@ -163,7 +163,7 @@ class DeltaJoin(Operator):
             float(max(1, max(edges) - min(edges))),
         )
 
-    def _one_pass(self, epoch: Epoch, order: Order, counted: Counted) -> exp.Query | None:
+    def _one_pass(self, epoch: Epoch, order: Order, counted: InputCardinality) -> exp.Query | None:
         """Everything that can take part, without the results that are not new."""
         spans = self._spans(epoch, list(range(len(self._inputs))))
         inputs: dict[int, exp.Select] = {}
@@ -173,7 +173,7 @@ class DeltaJoin(Operator):
             rows = old_and_new(old, new, mark=True)
             if rows is None:
                 return None
-            marked = Relation(rows, source.rows.schema)
+            marked = Definition(rows, source.rows.schema)
             named_rows = qualify(marked, source.schema, {_flag(index): column(NEW)})
             inputs[index] = self._alive(named_rows, index, epoch)
             some_old |= old is not None
@@ -181,7 +181,9 @@ class DeltaJoin(Operator):
         is_new = exp.paren(any_of(column(_flag(index)) for index in inputs))
         return select(joined, keep(self.node.schema.names), [is_new] if some_old else [])
 
-    def _term(self, epoch: Epoch, driver: int, order: Order, counted: Counted) -> exp.Query | None:
+    def _term(
+        self, epoch: Epoch, driver: int, order: Order, counted: InputCardinality
+    ) -> exp.Query | None:
         """New rows of one input against the others."""
         spans = self._spans(epoch, [driver])
         inputs: dict[int, exp.Select] = {}
@@ -191,7 +193,7 @@ class DeltaJoin(Operator):
             rows = old_and_new(old, new, mark=False)
             if rows is None:
                 return None
-            named_rows = qualify(Relation(rows, source.rows.schema), source.schema)
+            named_rows = qualify(Definition(rows, source.rows.schema), source.schema)
             inputs[index] = self._alive(named_rows, index, epoch)
         joined = self._joined(order, inputs, counted.load(driver), marked=False)
         return select(joined, keep(self.node.schema.names))
@@ -253,7 +255,7 @@ class DeltaJoin(Operator):
         span = window_struct(start, start.copy() + number(window.length))
         return select(pairs, None).select(named(span, WINDOW_COLUMN), copy=False)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         names = ", ".join(self._graph.names)
         if self.node.order is not None:
             line = f"in the order {order_text(self.node.order, self._graph.names)}, as asked for"
@@ -261,7 +263,7 @@ class DeltaJoin(Operator):
             line = "in the order that costs least in that epoch"
         else:
             line = f"in the order {order_text(self._graph.written, self._graph.names)}, as written"
-        return (Step(f"delta join of {names}", (line,)),)
+        return (EpochStep(f"delta join of {names}", (line,)),)
 
 
 def _flag(index: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     all_of,
     column,
@@ -25,7 +25,7 @@ from headrace.definitions.definition import (
 )
 from headrace.definitions.join_conditions import buckets, with_bucket
 from headrace.definitions.join_shape import JoinShape, key_condition
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.rows.delta_join import DeltaJoin, JoinInput
 from headrace.plan.nodes import Join, SameWindow
@@ -56,7 +56,7 @@ class OuterJoin(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return self._pairs.inputs
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         parts: list[exp.Query] = []
         pairs = self._pairs.delta(epoch)
         if pairs is not None:
@@ -65,7 +65,7 @@ class OuterJoin(Operator):
             alone = self._alone(epoch, index) if kept else None
             if alone is not None:
                 parts.append(alone)
-        return Relation(union_all(parts), self.node.schema) if parts else None
+        return Definition(union_all(parts), self.node.schema) if parts else None
 
     def _alone(self, epoch: Epoch, index: int) -> exp.Query | None:
         """Rows of one side whose time for a partner ran out in this epoch, and that had none."""
@@ -162,7 +162,7 @@ class OuterJoin(Operator):
             )
         )
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         kept = [
             name
             for name, keeps in (
@@ -173,5 +173,5 @@ class OuterJoin(Operator):
         ]
         return (
             *self._pairs.steps(),
-            Step(f"emit rows without partner of the {' and '.join(kept)} side"),
+            EpochStep(f"emit rows without partner of the {' and '.join(kept)} side"),
         )

@@ -12,9 +12,9 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation, qualify, table
+from headrace.definitions.definition import Definition, qualify, table
 from headrace.definitions.join_shape import JoinShape
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch, Probed
 from headrace.operators.inputs import STORED, ProbedInput, ProbedLeaf
 from headrace.operators.rows.delta_join import DeltaJoin, JoinInput
@@ -55,11 +55,11 @@ class ProbeJoin(Operator):
     def identity(self) -> str:
         return plan_hash(self.node)
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         known = epoch.probed.get(id(self))
         if known is not None:
             # Another query asked for the same; both get what is found once.
-            return Relation(known.name, self.node.schema)
+            return Definition(known.name, self.node.schema)
         leaves = [self._leaf(index, epoch) for index in range(len(self._inputs))]
         if not any(leaf.new.files for leaf in leaves):
             return None
@@ -84,7 +84,7 @@ class ProbeJoin(Operator):
         join.parts = memory.parts = max(memory.parts, wanted)
         name = epoch.inputs.bind(join)
         epoch.probed[id(self)] = Probed(name, join, memory)
-        return Relation(name, self.node.schema)
+        return Definition(name, self.node.schema)
 
     def _memory(self, epoch: Epoch) -> ProbeMemory:
         fresh = ProbeMemory.of(self.node, self._graph, self._policy)
@@ -129,7 +129,7 @@ class ProbeJoin(Operator):
                     apart[position] = apart.get(position, 0) + held
         return max(sorted(apart), key=lambda position: apart[position], default=None)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         names = ", ".join(self._graph.names)
         if self.node.order is not None:
             line = f"in the order {order_text(self.node.order, self._graph.names)}, as asked for"
@@ -137,4 +137,4 @@ class ProbeJoin(Operator):
             line = f"in the order {order_text(self._graph.written, self._graph.names)}, as written"
         else:
             line = f"in orders that follow the data, by {self._policy.strategy}"
-        return (Step(f"new rows of {names} probe the others", (line,)),)
+        return (EpochStep(f"new rows of {names} probe the others", (line,)),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     call,
     column,
@@ -27,12 +27,12 @@ from headrace.definitions.windows import (
     name_of,
     numbered,
 )
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import NEW, old_and_new
-from headrace.operators.rows.row_store import Arranged
+from headrace.operators.rows.row_store import StoredRows
 from headrace.plan.nodes import WINDOW_COLUMN, WINDOW_ID_COLUMN, Aggregate, OutputMode
-from headrace.plan.windows import Given, Hopping, Landmark, Trailing
+from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Trailing
 
 
 class RowAggregate(Operator):
@@ -41,12 +41,12 @@ class RowAggregate(Operator):
     def __init__(
         self,
         node: Aggregate,
-        rows: Arranged,
+        rows: StoredRows,
         source: Operator,
         streams: frozenset[str],
         lag: int,
         mode: OutputMode,
-        visible_from: int | None,
+        starts_at: int | None,
     ) -> None:
         self.node: Aggregate = node
         self._rows = rows
@@ -54,13 +54,13 @@ class RowAggregate(Operator):
         self._streams = streams
         self._lag = lag
         self._mode = mode
-        self._visible_from = visible_from
+        self._starts_at = starts_at
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
         return (self._source,)
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         first_window = self.node.windows[0]
         if isinstance(first_window, Landmark):
             return self._landmark(epoch)
@@ -70,12 +70,12 @@ class RowAggregate(Operator):
                 return None
             return self._trailing(epoch, first_window, after)
         changes = self._mode is OutputMode.UPDATE
-        ends = ends_of_interest(before, after, self._lag, self._visible_from, changes)
+        ends = ends_of_interest(before, after, self._lag, self._starts_at, changes)
         return None if ends is None else self._windows(epoch, ends, changes)
 
-    def _windows(self, epoch: Epoch, ends: Ends, only_changed: bool) -> Relation | None:
+    def _windows(self, epoch: Epoch, ends: Ends, only_changed: bool) -> Definition | None:
         windows = tuple(w for w in self.node.windows if isinstance(w, Hopping))
-        given = isinstance(self.node.windows[0], Given)
+        given = isinstance(self.node.windows[0], InheritedWindow)
         first = None if given else ends.least_time(windows)
         rows = self._read(epoch, first, ends.greatest_time(), only_changed)
         if rows is None:
@@ -106,17 +106,17 @@ class RowAggregate(Operator):
             where.append(start >= number(ends.start_from))
         return select(rows, None, where)
 
-    def _landmark(self, epoch: Epoch) -> Relation | None:
+    def _landmark(self, epoch: Epoch) -> Definition | None:
         rows = self._read(epoch, None, None, mark_new=True)
         if rows is None:
             return None
         timed = column(self.node.time.name).is_(exp.Null()).not_()
         return self._aggregate(select(rows, None, [timed]), {}, [], only_changed=True)
 
-    def _trailing(self, epoch: Epoch, window: Trailing, after: int) -> Relation | None:
+    def _trailing(self, epoch: Epoch, window: Trailing, after: int) -> Definition | None:
         end = after - self._lag
         begin = end - window.length
-        if self._visible_from is not None and begin < self._visible_from:
+        if self._starts_at is not None and begin < self._starts_at:
             return None
         rows = self._read(epoch, begin, end - 1, mark_new=False)
         if rows is None:
@@ -139,7 +139,7 @@ class RowAggregate(Operator):
 
     def _aggregate(
         self, rows: exp.Query, extra: dict[str, Sql], groups: list[Sql], only_changed: bool
-    ) -> Relation:
+    ) -> Definition:
         columns: dict[str, Sql] = {key.name: sql_of(key.expr) for key in self.node.keys}
         by = [*(sql_of(key.expr) for key in self.node.keys), *groups]
         columns |= extra
@@ -153,12 +153,12 @@ class RowAggregate(Operator):
         where: list[Sql] = [column("__rows") > exp.Literal.number(0)]
         if only_changed:
             where.append(column(NEW))
-        return Relation(select(grouped, keep(self.node.schema.names), where), self.node.schema)
+        return Definition(select(grouped, keep(self.node.schema.names), where), self.node.schema)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         windows = ", ".join(str(getattr(w, "name", w)) for w in self.node.windows)
         return (
-            Step(
+            EpochStep(
                 f"aggregate rows of {self._rows.store.name}",
                 (f"windows: {windows}", "from rows: a function is holistic or the window trails"),
             ),

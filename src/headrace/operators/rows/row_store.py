@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     any_of,
     call,
@@ -25,7 +25,7 @@ from headrace.definitions.definition import (
     sql_of,
 )
 from headrace.definitions.lateness import Lateness
-from headrace.operators.base import Operator, Step, Store
+from headrace.operators.base import EpochStep, Operator, Store
 from headrace.operators.counting import (
     counted_stream,
     note_counts,
@@ -35,7 +35,7 @@ from headrace.operators.counting import (
 from headrace.operators.epoch import Epoch
 from headrace.operators.inputs import FilesInput
 from headrace.operators.stateless import RowByRow, apply
-from headrace.operators.write import Kept, Steps
+from headrace.operators.write import RowFilter, Writing
 from headrace.plan.expressions import Column, Expr
 from headrace.plan.nodes import Filter, Join, Project
 from headrace.plan.types import BOOLEAN, WINDOW, Field, Schema
@@ -142,7 +142,7 @@ class RowStore(Store):
             return None
         return any_of(sql_of(predicate) for predicate in dict.fromkeys(wanted))
 
-    def advance(self, epoch: Epoch) -> Steps[None]:
+    def advance(self, epoch: Epoch) -> Writing[None]:
         stream = self.counts()
         counting = stream is not None and epoch.counted_by.get(stream) == self.name
         rows = rows_to_count(self.source, epoch) if counting else self.source.new_rows(epoch)
@@ -169,10 +169,10 @@ class RowStore(Store):
             watch |= watch_counts(
                 exp.Count(this=exp.Star()), call("count_if", missing), last.copy()
             )
-            kept = Kept(exp.Not(this=missing.copy()), self.schema.names)
+            kept = RowFilter(exp.Not(this=missing.copy()), self.schema.names)
         seen = yield from epoch.append(
             self.name,
-            Relation(flagged, self.schema),
+            Definition(flagged, self.schema),
             first=call("min", millis(begin)),
             last=last,
             watch=watch,
@@ -211,30 +211,30 @@ class RowStore(Store):
     def endless(self) -> bool:
         return any(retention.keep is None for retention in self.retentions)
 
-    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+    def compacted(self, epoch: Epoch, rows: Definition) -> Definition:
         horizon = self.horizon(epoch)
         if horizon is None:
             return rows
         fresh = millis(self.moments()[1]) >= number(horizon)
-        return Relation(select(rows.query, None, [fresh]), rows.schema)
+        return Definition(select(rows.query, None, [fresh]), rows.schema)
 
-    def step(self) -> Step:
+    def step(self) -> EpochStep:
         kept = "for ever"
         if self.retentions and all(r.keep is not None for r in self.retentions):
             longest = max(r.keep for r in self.retentions if r.keep is not None)
             kept = f"until {longest} ms below the watermark"
-        return Step(
+        return EpochStep(
             f"append rows to {self.name}",
             (f"columns: {', '.join(sorted(self.columns))}", f"kept {kept}"),
         )
 
 
 @dataclass(frozen=True)
-class Arranged:
+class StoredRows:
     """How one operator reads a row store: its own columns, filters and lateness over shared rows.
 
     ``chain`` are the row-by-row nodes between the stored rows and what the operator reads, lowest
-    first, and ``time`` is the store's time column as the operator sees it. ``visible_from`` hides
+    first, and ``time`` is the store's time column as the operator sees it. ``starts_at`` hides
     rows of a time before the operator's query joined.
     """
 
@@ -243,7 +243,7 @@ class Arranged:
     chain: tuple[Filter | Project | Join, ...]
     time: str
     lateness: Lateness | None
-    visible_from: int | None
+    starts_at: int | None
 
     @property
     def schema(self) -> Schema:
@@ -275,18 +275,18 @@ class Arranged:
         )
         return old, new
 
-    def reading(self, stored: exp.Query) -> Relation:
+    def reading(self, stored: exp.Query) -> Definition:
         """What the operator makes of stored rows."""
-        rows = self._finish(Relation(stored, self._stored_schema()), None, None)
+        rows = self._finish(Definition(stored, self._stored_schema()), None, None)
         assert rows is not None
         return rows
 
-    def new(self, epoch: Epoch) -> Relation | None:
+    def new(self, epoch: Epoch) -> Definition | None:
         return self._finish(epoch.new(self.store.name, self._stored_schema()), None, None)
 
     def old(
         self, epoch: Epoch, first: int | None = None, last: int | None = None
-    ) -> Relation | None:
+    ) -> Definition | None:
         rows = epoch.old(self.store.name, self._stored_schema(), first, last)
         return self._finish(rows, first, last)
 
@@ -303,8 +303,8 @@ class Arranged:
         return Schema((*self.base.fields, *time, *flags))
 
     def _finish(
-        self, rows: Relation | None, first: int | None, last: int | None
-    ) -> Relation | None:
+        self, rows: Definition | None, first: int | None, last: int | None
+    ) -> Definition | None:
         if rows is None:
             return None
         time = self.store.moments()[0]
@@ -314,11 +314,11 @@ class Arranged:
             where.append(time >= call("timestamp_millis", number(first)))
         if last is not None:
             where.append(time < call("timestamp_millis", number(last + 1)))
-        if self.visible_from is not None:
-            where.append(time >= call("timestamp_millis", number(self.visible_from)))
+        if self.starts_at is not None:
+            where.append(time >= call("timestamp_millis", number(self.starts_at)))
         if self.lateness is not None:
             where.append(column(self.lateness.flag))
-        result = Relation(select(rows.query, keep(self.base.names), where), self.base)
+        result = Definition(select(rows.query, keep(self.base.names), where), self.base)
         for node in self.chain:
             result = apply(node, result)
         return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     all_of,
     call,
@@ -20,9 +20,9 @@ from headrace.definitions.definition import (
     union_all,
 )
 from headrace.definitions.partials import Decomposed, of_rows
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
-from headrace.operators.rows.row_store import Arranged
+from headrace.operators.rows.row_store import StoredRows
 from headrace.operators.sessions.session_store import FIRST, LAST, SessionStore
 from headrace.plan.nodes import WINDOW_COLUMN, Aggregate
 
@@ -35,7 +35,7 @@ class SessionAggregate(Operator):
         node: Aggregate,
         store: SessionStore,
         aggregates: dict[str, Decomposed] | None,
-        rows: Arranged | None,
+        rows: StoredRows | None,
     ) -> None:
         self.node: Aggregate = node
         self.store = store
@@ -46,7 +46,7 @@ class SessionAggregate(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return self.store.inputs()
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         closed = self.store.closed(epoch)
         if closed is None:
             return None
@@ -59,7 +59,7 @@ class SessionAggregate(Operator):
         columns[WINDOW_COLUMN] = self._window()
         columns |= {name: parts.finish for name, parts in self._aggregates.items()}
         ordered = {name: columns[name] for name in self.node.schema.names}
-        return Relation(select(closed, ordered), self.node.schema)
+        return Definition(select(closed, ordered), self.node.schema)
 
     def _window(self) -> Sql:
         end = column(LAST) + number(self.store.gap * 1_000)
@@ -67,7 +67,7 @@ class SessionAggregate(Operator):
             start=call("timestamp_micros", column(FIRST)), end=call("timestamp_micros", end)
         )
 
-    def _from_rows(self, epoch: Epoch, closed: exp.Query) -> Relation | None:
+    def _from_rows(self, epoch: Epoch, closed: exp.Query) -> Definition | None:
         """Join the closed sessions with the rows that lie in them."""
         assert self._rows is not None
         found = [self._rows.old(epoch), self._rows.new(epoch)]
@@ -103,8 +103,8 @@ class SessionAggregate(Operator):
         columns |= {a.name: of_rows(a.expr) for a in self.node.aggregates}
         by = [column(name) for name in (*self.store.key_names, FIRST, LAST)]
         ordered = {name: columns[name] for name in self.node.schema.names}
-        return Relation(select(joined, ordered, (), by), self.node.schema)
+        return Definition(select(joined, ordered, (), by), self.node.schema)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         source = "rows" if self._aggregates is None else "partials"
-        return (Step(f"emit closed sessions of {self.store.name}", (f"from {source}",)),)
+        return (EpochStep(f"emit closed sessions of {self.store.name}", (f"from {source}",)),)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     all_of,
     any_of,
@@ -26,7 +26,7 @@ from headrace.definitions.definition import (
     struct,
     union_all,
 )
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.rows.delta_join import JoinInput
 from headrace.operators.sessions.session_store import FIRST, LAST, SessionStore
@@ -56,7 +56,7 @@ class SessionMembers(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return tuple(side for side, _, _ in self._sides)
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         parts: list[exp.Query] = []
         for position, (side, schema, time) in enumerate(self._sides):
             rows = side.new_rows(epoch)
@@ -74,10 +74,10 @@ class SessionMembers(Operator):
             parts.append(select(members, None, present))
         fields = [(key.name, key.type) for key in self.keys if isinstance(key, Column)]
         schema = Schema.of([*fields, (_TIME, TIMESTAMP)])
-        return Relation(union_all(parts), schema) if parts else None
+        return Definition(union_all(parts), schema) if parts else None
 
-    def steps(self) -> tuple[Step, ...]:
-        return (Step("take keys and times of both sides"),)
+    def steps(self) -> tuple[EpochStep, ...]:
+        return (EpochStep("take keys and times of both sides"),)
 
 
 class SessionJoin(Operator):
@@ -92,7 +92,7 @@ class SessionJoin(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return self._store.inputs()[0].inputs
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         before = self._store.closed_at(epoch.before(self._store.streams))
         after = self._store.closed_at(epoch.after(self._store.streams))
         if after is None or before == after:
@@ -105,7 +105,7 @@ class SessionJoin(Operator):
             alone = self._without_key(epoch, index, before, after) if kept else None
             if alone is not None:
                 parts.append(alone)
-        return Relation(union_all(parts), self.node.schema) if parts else None
+        return Definition(union_all(parts), self.node.schema) if parts else None
 
     def _pairs(self, epoch: Epoch, sessions: exp.Query) -> exp.Query:
         left, right = (self._in_sessions(epoch, index, sessions) for index in range(2))
@@ -186,5 +186,5 @@ class SessionJoin(Operator):
         columns = {n: nulls.get(n, column(n)) for n in self.node.schema.names}
         return select(select(rows, None, where), columns)
 
-    def steps(self) -> tuple[Step, ...]:
-        return (Step(f"join the rows of closed sessions of {self._store.name}"),)
+    def steps(self) -> tuple[EpochStep, ...]:
+        return (EpochStep(f"join the rows of closed sessions of {self._store.name}"),)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     call,
     column,
@@ -28,9 +28,9 @@ from headrace.definitions.definition import (
 )
 from headrace.definitions.lateness import Lateness
 from headrace.definitions.partials import Partial
-from headrace.operators.base import Operator, Step, Store
+from headrace.operators.base import EpochStep, Operator, Store
 from headrace.operators.epoch import Epoch
-from headrace.operators.write import Inner, Steps, Write
+from headrace.operators.write import Inner, Write, Writing
 from headrace.plan.durations import format_duration
 from headrace.plan.expressions import Column, Expr
 from headrace.plan.types import BIGINT, Field, Schema
@@ -54,7 +54,7 @@ class SessionStore(Store):
     gap: int
     lateness: Lateness
     lag: int
-    visible_from: int | None
+    starts_at: int | None
     partials: dict[str, Partial] = field(default_factory=dict)
     #: Whether operators above go by the times that its open sessions hold back.
     holds_back: bool = False
@@ -83,7 +83,7 @@ class SessionStore(Store):
     def _ordered(self) -> list[Partial]:
         return [self.partials[name] for name in sorted(self.partials)]
 
-    def advance(self, epoch: Epoch) -> Steps[None]:
+    def advance(self, epoch: Epoch) -> Writing[None]:
         rows = self.source.new_rows(epoch)
         if rows is None:
             return
@@ -102,7 +102,7 @@ class SessionStore(Store):
         touched = select(together, ordered, [column(TOUCHED)])
         seen = yield from epoch.append(
             self.name,
-            Relation(touched, self.schema),
+            Definition(touched, self.schema),
             first=_whole_millis(call("min", column(FIRST))),
             last=_whole_millis(call("max", column(LAST))) + number(self.gap + 1),
             inner=inner,
@@ -124,8 +124,8 @@ class SessionStore(Store):
         """The sessions that this epoch's rows form among themselves."""
         time = micros(column(self.time.name))
         where: list[Sql] = [on_time]
-        if self.visible_from is not None:
-            where.append(time.copy() >= number(self.visible_from * 1_000))
+        if self.starts_at is not None:
+            where.append(time.copy() >= number(self.starts_at * 1_000))
         groups = {n: sql_of(k) for n, k in zip(self.key_names, self.keys, strict=True)}
         extra = [
             named(value, name) for name, value in {**groups, FIRST: time, LAST: time.copy()}.items()
@@ -210,9 +210,9 @@ class SessionStore(Store):
         where: list[Sql] = [column(LAST) <= number(after)]
         if before is not None:
             where.append(column(LAST) > number(before))
-        if self.visible_from is not None:
+        if self.starts_at is not None:
             # A session so near to the beginning of what is visible may have begun before it.
-            where.append(column(FIRST) >= number((self.visible_from + self.gap) * 1_000))
+            where.append(column(FIRST) >= number((self.starts_at + self.gap) * 1_000))
         return select(current, None, where)
 
     def current(self, epoch: Epoch) -> exp.Query | None:
@@ -237,7 +237,7 @@ class SessionStore(Store):
     def _open_among(self, newest: exp.Query, closed: int | None) -> exp.Query:
         return newest if closed is None else select(newest, None, [column(LAST) > number(closed)])
 
-    def frontier(self, epoch: Epoch) -> Steps[int | None]:
+    def frontier(self, epoch: Epoch) -> Writing[int | None]:
         """No row of a session that is still to come out is older than this.
 
         Known from the sessions themselves and not from their files: a file that holds one session
@@ -269,13 +269,13 @@ class SessionStore(Store):
     def released_by(self) -> frozenset[frozenset[str]]:
         return frozenset({self.streams})
 
-    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+    def compacted(self, epoch: Epoch, rows: Definition) -> Definition:
         closed = self.closed_at(epoch.after(self.streams))
-        return Relation(self._open(rows.query, closed), self.schema)
+        return Definition(self._open(rows.query, closed), self.schema)
 
-    def step(self) -> Step:
+    def step(self) -> EpochStep:
         keys = ", ".join(map(str, self.keys)) or "(all rows)"
-        return Step(
+        return EpochStep(
             f"update open sessions in {self.name}",
             (f"group by {keys}, gap {format_duration(self.gap)}",),
         )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     call,
     column,
@@ -28,11 +28,11 @@ from headrace.definitions.definition import (
 )
 from headrace.definitions.lateness import Lateness
 from headrace.definitions.partials import state_of_row
-from headrace.operators.base import Step
+from headrace.operators.base import EpochStep
 from headrace.operators.counting import GREATEST
 from headrace.operators.epoch import Epoch
 from headrace.operators.panes.pane_store import ROWS, PaneStore
-from headrace.operators.write import Kept
+from headrace.operators.write import RowFilter
 
 LATE = "__late"
 
@@ -51,7 +51,7 @@ class AggregationSet(PaneStore):
         return self.name
 
     def _aggregated(
-        self, epoch: Epoch, rows: Relation, groups: dict[str, Sql], counting: bool
+        self, epoch: Epoch, rows: Definition, groups: dict[str, Sql], counting: bool
     ) -> tuple[exp.Select, dict[str, Sql]]:
         late = self._late(epoch)
         if self._early(epoch):
@@ -75,12 +75,12 @@ class AggregationSet(PaneStore):
         on_time = rule.condition(column(self.time.name), watermark)
         return {LATE: exp.Not(this=exp.paren(on_time))}
 
-    def _kept(self, epoch: Epoch, kept: Kept | None) -> Kept | None:
+    def _kept(self, epoch: Epoch, kept: RowFilter | None) -> RowFilter | None:
         if not self._late(epoch):
             return kept
         on_time = exp.Not(this=column(LATE))
         condition = on_time if kept is None else exp.and_(kept.condition, on_time, copy=False)
-        return Kept(condition, self.schema.names)
+        return RowFilter(condition, self.schema.names)
 
     def _watched(self, epoch: Epoch) -> dict[str, Sql]:
         watched: dict[str, Sql] = {}
@@ -106,9 +106,9 @@ class AggregationSet(PaneStore):
     def late_counters(self) -> list[str]:
         return [*super().late_counters(), *([self.lateness.flag] if self.lateness else [])]
 
-    def step(self) -> Step:
+    def step(self) -> EpochStep:
         keys = ", ".join(map(str, self.keys)) or "(all rows)"
-        return Step(
+        return EpochStep(
             f"update aggregation set {self.name}",
             (f"group by {keys}, {self.panes.text}", f"partials: {len(self.partials)}"),
         )

@@ -13,7 +13,7 @@ from headrace.planner.early_aggregation import (
     EarlyMemory,
     EarlyPolicy,
     SetLoads,
-    choose,
+    choose_early_inputs,
     early_text,
 )
 from headrace.planner.join_order import JoinMemory
@@ -37,7 +37,9 @@ class EarlyChoice:
         if self.forced is not None:
             return self.forced
         loads = self.known_loads(epoch.early, epoch.joins, epoch.state)
-        return choose(self.shape, self.identity, epoch.number, loads, self.policy, epoch.early)
+        return choose_early_inputs(
+            self.shape, self.identity, epoch.number, loads, self.policy, epoch.early
+        )
 
     def wants(self, index: int, epoch: Epoch) -> bool:
         """Whether an epoch's rows of an input should be aggregated.

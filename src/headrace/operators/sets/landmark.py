@@ -9,8 +9,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation, call, column, named, number, select, union_all
-from headrace.operators.base import Operator, Step
+from headrace.definitions.definition import (
+    Definition,
+    call,
+    column,
+    named,
+    number,
+    select,
+    union_all,
+)
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import old_and_new
 from headrace.operators.panes.pane_store import PANE
@@ -59,7 +67,7 @@ class OneWaySetJoins(Operator):
         fields += [Field(TIME, TIMESTAMP), *(p.field for p in partials.values())]
         return Schema(tuple(fields))
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         terms = [
             term
             for driver in self._join.shape.streams
@@ -70,7 +78,7 @@ class OneWaySetJoins(Operator):
         names = [name for name in self.schema.names if name != TIME]
         rows = select(union_all(terms), {name: column(name) for name in names})
         timed = rows.select(named(call("timestamp_millis", number(0)), TIME), copy=False)
-        return Relation(timed, self.schema)
+        return Definition(timed, self.schema)
 
     def _term(self, epoch: Epoch, driver: int) -> exp.Query | None:
         """New rows of one input with all others: old ones of those before it, all of the rest."""
@@ -101,6 +109,6 @@ class OneWaySetJoins(Operator):
         joined = self._join.join(epoch, inputs, counts, stretch)
         return self._join.late(joined, {}, marked=False)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         names = ", ".join(self._join.shape.names)
-        return (Step(f"join new rows with aggregation sets of {names}", (self.choice.text,)),)
+        return (EpochStep(f"join new rows with aggregation sets of {names}", (self.choice.text,)),)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation, Sql, number, window_struct
-from headrace.operators.base import Operator, Step
+from headrace.definitions.definition import Definition, Sql, number, window_struct
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.panes.partial_rows import finished
 from headrace.operators.sets.definition import SetJoin
@@ -30,7 +30,7 @@ class InputWindowsJoin(Operator):
         sets: tuple[TrailingSet | TableSet, ...],
         sources: tuple[Operator, ...],
         streams: frozenset[str],
-        visible_from: int | None,
+        starts_at: int | None,
         choice: EarlyChoice,
     ) -> None:
         self.node: Aggregate = join.shape.node
@@ -38,21 +38,21 @@ class InputWindowsJoin(Operator):
         self._sets = sets
         self._sources = sources
         self._streams = streams
-        self._visible_from = visible_from
+        self._starts_at = starts_at
         self.choice = choice
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
         return self._sources
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         before, after = epoch.before(self._streams), epoch.after(self._streams)
         window = self.node.windows[0]
         assert isinstance(window, Trailing)
         if after is None or before == after:
             return None
         begin = after - window.length
-        if self._visible_from is not None and begin < self._visible_from:
+        if self._starts_at is not None and begin < self._starts_at:
             return None
         early = self.choice.inputs(epoch)
         inputs: dict[int, exp.Select] = {}
@@ -70,6 +70,6 @@ class InputWindowsJoin(Operator):
         span: dict[str, Sql] = {WINDOW_COLUMN: window_struct(number(begin), number(after))}
         return finished(self.node, self._join.keys, self._join.aggregates, late, span, False)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         names = ", ".join(self._join.shape.names)
-        return (Step(f"join aggregation sets of {names}", (self.choice.text,)),)
+        return (EpochStep(f"join aggregation sets of {names}", (self.choice.text,)),)

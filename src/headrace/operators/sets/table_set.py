@@ -1,6 +1,6 @@
 """The aggregation set of a static table: a window that no row enters or leaves.
 
-It is computed once in the life of a race, stored as a file that tasks can read, and fixed.
+It is computed once in the life of an engine, stored as a file that tasks can read, and fixed.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Relation, call, column, keep, number, select, sql_of
+from headrace.definitions.definition import Definition, call, column, keep, number, select, sql_of
 from headrace.definitions.partials import Partial, state_of_row
-from headrace.operators.base import Operator, Step, Store
+from headrace.operators.base import EpochStep, Operator, Store
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import old_and_new
 from headrace.operators.panes.pane_store import ROWS
 from headrace.operators.stateless import static_rows
-from headrace.operators.write import Steps
+from headrace.operators.write import Writing
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import Node, Table
 from headrace.plan.types import BIGINT, Field, Schema
@@ -26,7 +26,7 @@ from headrace.state.arrangement import StateFile
 
 @dataclass
 class TableSet(Store):
-    """The set of a static table: computed once in the life of a race, and fixed."""
+    """The set of a static table: computed once in the life of an engine, and fixed."""
 
     name: str
     node: Node
@@ -51,7 +51,7 @@ class TableSet(Store):
     def inputs(self) -> tuple[Operator, ...]:
         return ()
 
-    def advance(self, epoch: Epoch) -> Steps[None]:
+    def advance(self, epoch: Epoch) -> Writing[None]:
         arrangement = epoch.state.arrangement(self.name)
         if epoch.early.tables.get(self.name) == _paths(arrangement.files):
             return
@@ -70,7 +70,7 @@ class TableSet(Store):
             query = select(rows.query, {**groups, **alone})
         seen = yield from epoch.append(
             self.name,
-            Relation(query, self.schema),
+            Definition(query, self.schema),
             first=call("min", exp.Cast(this=exp.Null(), to=exp.DataType.build("bigint"))),
             last=call("max", exp.Cast(this=exp.Null(), to=exp.DataType.build("bigint"))),
             watch={ROWS: call("sum", column(ROWS))},
@@ -92,13 +92,13 @@ class TableSet(Store):
     def horizon(self, epoch: Epoch) -> int | None:
         return None
 
-    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
-        return Relation(select(rows.query, keep(self.schema.names)), self.schema)
+    def compacted(self, epoch: Epoch, rows: Definition) -> Definition:
+        return Definition(select(rows.query, keep(self.schema.names)), self.schema)
 
-    def step(self) -> Step:
+    def step(self) -> EpochStep:
         keys = ", ".join(map(str, self.keys)) or "(all rows)"
         names = ", ".join(sorted(n.shown for n in self.node.walk() if isinstance(n, Table)))
-        return Step(f"aggregation set of table {names}, once", (f"group by {keys}",))
+        return EpochStep(f"aggregation set of table {names}, once", (f"group by {keys}",))
 
 
 def _paths(files: list[StateFile]) -> list[str]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headrace.definitions.definition import (
-    Relation,
+    Definition,
     Sql,
     any_of,
     call,
@@ -35,13 +35,13 @@ from headrace.definitions.definition import (
     union_all,
 )
 from headrace.definitions.partials import Partial, state_of_row
-from headrace.operators.base import Operator, Step, Store
+from headrace.operators.base import EpochStep, Operator, Store
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import old_and_new
 from headrace.operators.panes.pane_store import ROWS
-from headrace.operators.rows.row_store import Arranged
+from headrace.operators.rows.row_store import StoredRows
 from headrace.operators.sets.window_change import WindowChange
-from headrace.operators.write import Steps
+from headrace.operators.write import Writing
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import Node
 from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, Field, Schema
@@ -60,7 +60,7 @@ class TrailingSet(Store):
 
     name: str
     reader: Operator
-    rows: Arranged
+    rows: StoredRows
     keys: tuple[Expr, ...]
     window: Trailing | Landmark
     streams: frozenset[str]
@@ -129,7 +129,7 @@ class TrailingSet(Store):
 
     # Updating
 
-    def advance(self, epoch: Epoch) -> Steps[None]:
+    def advance(self, epoch: Epoch) -> Writing[None]:
         arrangement = epoch.state.arrangement(self.name)
         change = self.change(epoch)
         if change is None:
@@ -165,13 +165,13 @@ class TrailingSet(Store):
 
     def _append(
         self, epoch: Epoch, groups: exp.Query, version: int, at: int
-    ) -> Steps[dict[str, object]]:
+    ) -> Writing[dict[str, object]]:
         fixed: dict[str, Sql] = {VERSION: number(2 * epoch.number + version), AT: number(at)}
         columns = {name: fixed.get(name, column(name)) for name in self.schema.names}
         return (
             yield from epoch.append(
                 self.name,
-                Relation(select(groups, columns), self.schema),
+                Definition(select(groups, columns), self.schema),
                 first=call("min", column(AT)),
                 last=call("max", column(AT)),
                 watch={AGAIN: call("count_if", column(AGAIN))},
@@ -287,18 +287,18 @@ class TrailingSet(Store):
     def endless(self) -> bool:
         return isinstance(self.window, Landmark)
 
-    def compacted(self, epoch: Epoch, rows: Relation) -> Relation:
+    def compacted(self, epoch: Epoch, rows: Definition) -> Definition:
         horizon = self.horizon(epoch)
         where = [] if horizon is None else [column(AT) >= number(horizon)]
-        return Relation(select(self._newest(rows.query), None, where), self.schema)
+        return Definition(select(self._newest(rows.query), None, where), self.schema)
 
     @property
     def split_by(self) -> tuple[str, ...]:
         return tuple(self.key_names)
 
-    def step(self) -> Step:
+    def step(self) -> EpochStep:
         keys = ", ".join(map(str, self.keys)) or "(all rows)"
-        return Step(
+        return EpochStep(
             f"update aggregation set {self.name}",
             (f"group by {keys}, {self.window.name}", f"partials: {len(self.partials)}"),
         )
@@ -307,7 +307,7 @@ class TrailingSet(Store):
 class WindowRows(Operator):
     """The stored rows that a set's window is made of, for who asks what has to be stored first."""
 
-    def __init__(self, node: Node, rows: Arranged) -> None:
+    def __init__(self, node: Node, rows: StoredRows) -> None:
         self.node = node
         self.stores = (rows.store,)
 
@@ -315,10 +315,10 @@ class WindowRows(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return self.stores[0].inputs()
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         raise AssertionError("rows of a window are read by its set")
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         return ()
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from headrace.definitions.definition import Sql, call, column, number, select
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import old_and_new
-from headrace.operators.rows.row_store import Arranged
+from headrace.operators.rows.row_store import StoredRows
 from headrace.plan.windows import Landmark, Trailing
 
 
@@ -28,7 +28,7 @@ class Span:
     def empty(self) -> bool:
         return self.first is not None and self.first >= self.last
 
-    def of(self, rows: Arranged, epoch: Epoch, old: bool, new: bool) -> exp.Query | None:
+    def of(self, rows: StoredRows, epoch: Epoch, old: bool, new: bool) -> exp.Query | None:
         """The rows of an input in this span, from earlier epochs and from this one."""
         if self.empty:
             return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.cost.panes import tree_pays
-from headrace.definitions.definition import Relation, Sql, column, number, select, window_struct
+from headrace.definitions.definition import Definition, Sql, column, number, select, window_struct
 from headrace.definitions.partials import coverage_of
 from headrace.definitions.windows import (
     WINDOW_INDEX,
@@ -27,7 +27,7 @@ from headrace.definitions.windows import (
     name_of,
     numbered,
 )
-from headrace.operators.base import Operator, Step
+from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import NEW
 from headrace.operators.panes.pane_store import PANE
@@ -54,7 +54,7 @@ class AggregationSetJoin(Operator):
         streams: frozenset[str],
         lag: int,
         mode: OutputMode,
-        visible_from: int | None,
+        starts_at: int | None,
         closing: str,
         choice: EarlyChoice,
     ) -> None:
@@ -66,7 +66,7 @@ class AggregationSetJoin(Operator):
         self._streams = streams
         self._lag = lag
         self._mode = mode
-        self._visible_from = visible_from
+        self._starts_at = starts_at
         self._closing = closing
         self.choice = choice
 
@@ -76,14 +76,14 @@ class AggregationSetJoin(Operator):
 
     # What comes out of an epoch
 
-    def delta(self, epoch: Epoch) -> Relation | None:
+    def delta(self, epoch: Epoch) -> Definition | None:
         marked = self._mode is OutputMode.UPDATE
         if marked and not any(epoch.new_files(store.name) for store in self._sets):
             return None
         before, after = epoch.before(self._streams), epoch.after(self._streams)
         if self.shape.trailing is not None:
             return self._trailing(epoch, self.shape.trailing, before, after)
-        ends = ends_of_interest(before, after, self._lag, self._visible_from, marked)
+        ends = ends_of_interest(before, after, self._lag, self._starts_at, marked)
         if ends is None or not any_closes(self.shape.windows, ends):
             return None
         joined = self._joined(epoch, ends, ends.least_time(self.shape.windows), marked)
@@ -94,13 +94,13 @@ class AggregationSetJoin(Operator):
 
     def _trailing(
         self, epoch: Epoch, window: Trailing, before: int | None, after: int | None
-    ) -> Relation | None:
+    ) -> Definition | None:
         """The window that ends at the watermark, whenever that has moved."""
         if after is None or before == after:
             return None
         end = after - self._lag
         begin = end - window.length
-        if self._visible_from is not None and begin < self._visible_from:
+        if self._starts_at is not None and begin < self._starts_at:
             return None
         joined = self._joined(epoch, Ends(None, end), begin, marked=False)
         if joined is None:
@@ -177,7 +177,7 @@ class AggregationSetJoin(Operator):
             stored = self._join.inputs[index].merged(stored, place, marked)
         return self._join.named(index, stored, place, column(NEW) if marked else None)
 
-    def _windows(self, panes: exp.Select, ends: Ends, marked: bool) -> Relation:
+    def _windows(self, panes: exp.Select, ends: Ends, marked: bool) -> Definition:
         """The query's windows from the groups of panes, through other windows where that pays."""
         windows, aggregates, keys = self.shape.windows, self._join.aggregates, self._join.keys
         pane = self.shape.panes[self.shape.anchor]
@@ -204,10 +204,10 @@ class AggregationSetJoin(Operator):
             extra[WINDOW_ID_COLUMN] = name_of(windows)
         return finished(self.node, keys, aggregates, rows, extra, marked)
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[EpochStep, ...]:
         names = ", ".join(self.shape.names)
         when = "windows that changed" if self._mode is OutputMode.UPDATE else "windows that closed"
-        return (Step(f"join aggregation sets of {names} in {when}", (self.choice.text,)),)
+        return (EpochStep(f"join aggregation sets of {names} in {when}", (self.choice.text,)),)
 
 
 def _ends_in(start: Sql, window: Hopping, ends: Ends) -> list[Sql]:

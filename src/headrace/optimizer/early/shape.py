@@ -34,8 +34,8 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.times import event_times, held_back_by
 from headrace.plan.windows import (
-    Given,
     Hopping,
+    InheritedWindow,
     Landmark,
     Session,
     Trailing,
@@ -281,7 +281,7 @@ def _common_window(
     node: Aggregate, join: Join, graph: JoinGraph, time: Column
 ) -> Hopping | Declined | None:
     """The window of a join that pairs rows once per window, by which the query groups."""
-    if not isinstance(node.windows[0], Given):
+    if not isinstance(node.windows[0], InheritedWindow):
         if join.emits_window:
             return Declined("rows are paired once per window, and the query groups otherwise")
         return None

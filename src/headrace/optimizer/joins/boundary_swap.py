@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.plan.nodes import JoinTime, Within
+from headrace.plan.nodes import IntervalBound, JoinTime
 
 NAME = "boundary_swap"
 
@@ -17,7 +17,7 @@ NAME = "boundary_swap"
 def swapped(time: JoinTime) -> JoinTime:
     """The same condition with its sides exchanged."""
     sides = replace(time, left=time.right, right=time.left)
-    if not isinstance(sides, Within):
+    if not isinstance(sides, IntervalBound):
         return sides
     lower = None if sides.upper is None else -sides.upper
     upper = None if sides.lower is None else -sides.lower
@@ -26,6 +26,6 @@ def swapped(time: JoinTime) -> JoinTime:
 
 def is_needed(time: JoinTime) -> bool:
     """Whether exchanging the sides without swapping the bounds would change the meaning."""
-    if not isinstance(time, Within):
+    if not isinstance(time, IntervalBound):
         return False
     return (None if time.lower is None else -time.lower) != time.upper

@@ -17,7 +17,7 @@ from functools import lru_cache
 from headrace.optimizer.joins.largest_window import implied_window
 from headrace.plan.expressions import Column
 from headrace.plan.join_graph import JoinGraph
-from headrace.plan.nodes import JoinTime, SameWindow, Within
+from headrace.plan.nodes import IntervalBound, JoinTime, SameWindow
 from headrace.plan.types import TIMESTAMP
 from headrace.plan.windows import Hopping
 
@@ -26,7 +26,7 @@ NAME = "containment"
 Pair = tuple[int, int]
 
 
-def implied_bound(graph: JoinGraph, left: int, right: int) -> Within | None:
+def implied_bound(graph: JoinGraph, left: int, right: int) -> IntervalBound | None:
     """The bound on the times of two inputs that follows from all conditions; None without one.
 
     Windows are exact to the millisecond and times to the microsecond: what is cut off on each of
@@ -36,7 +36,7 @@ def implied_bound(graph: JoinGraph, left: int, right: int) -> Within | None:
     if reach.before is None and reach.after is None:
         return None
     slack = len(graph.leaves)
-    return Within(
+    return IntervalBound(
         _time(graph, left),
         _time(graph, right),
         None if reach.before is None else -reach.before - slack,

@@ -14,7 +14,7 @@ from enum import Enum
 
 from headrace.errors import PlanError
 from headrace.optimizer.joins import boundary_swap, largest_window, time_propagation
-from headrace.plan.nodes import JoinTime, SameSession, SameWindow, Within
+from headrace.plan.nodes import IntervalBound, JoinTime, SameSession, SameWindow
 
 
 class HandedOn(Enum):
@@ -63,9 +63,9 @@ def commutativity(time: JoinTime) -> Verdict:
             return Verdict("C1", Outcome.HOLDS, "windows follow the clock, not the rows")
         case SameSession():
             return Verdict("C2", Outcome.HOLDS, "sessions are made of both inputs together")
-        case Within() if not boundary_swap.is_needed(time):
+        case IntervalBound() if not boundary_swap.is_needed(time):
             return Verdict("C3", Outcome.HOLDS, "equal bounds reach as far both ways")
-        case Within():
+        case IntervalBound():
             return Verdict(
                 "C4", Outcome.ACQUIRED, "unequal bounds change places", boundary_swap.NAME
             )
@@ -93,7 +93,7 @@ def associativity(first: JoinTime, second: JoinTime, handed: HandedOn) -> Verdic
             if one == other:
                 return Verdict("A2", Outcome.HOLDS, "each row is in one window, the same for all")
             return _nested(first, second, handed)
-        case Within(), Within():
+        case IntervalBound(), IntervalBound():
             swap = boundary_swap.is_needed(first) or boundary_swap.is_needed(second)
             verdict = _conditional("A7" if swap else "A6", handed)
             if swap and verdict.valid:

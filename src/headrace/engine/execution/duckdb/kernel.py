@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from headrace.engine.execution.duckdb.local_index import local_folder, worker_memory
-from headrace.engine.execution.duckdb.probe_kernel import ProbeJoin
+from headrace.engine.execution.duckdb.probe_kernel import ProbeJoinKernel
 from headrace.engine.execution.duckdb.remote_files import RemoteFiles, Unreachable
 
 Spec = dict[str, Any]
@@ -83,7 +83,7 @@ class _Task:
         self._inputs: dict[str, Spec] = spec["inputs"]
         self._opened: dict[str, Exception | None] = {}
         self._readers = Counter(r for piece in spec["pieces"] for r in piece["inputs"].values())
-        self._probes: dict[str, ProbeJoin] = {}
+        self._probes: dict[str, ProbeJoinKernel] = {}
         self._checks: Any = None
 
     def run(self, piece: Spec) -> Spec:
@@ -138,7 +138,7 @@ class _Task:
         import pyarrow as pa
 
         spec = source["probe"]
-        join = self._probes[reading] = ProbeJoin(spec, self._stored_rows, self._met)
+        join = self._probes[reading] = ProbeJoinKernel(spec, self._stored_rows, self._met)
         found = join.batches(list(spec["types"]))
         first = next(found, None)
         connection = self._connection

@@ -148,7 +148,7 @@ def _gathered(arrays: list[Array], apart: list[tuple[int, Any, Array]], count: i
     return found
 
 
-class ProbeJoin:
+class ProbeJoinKernel:
     """A part of a join in one epoch."""
 
     def __init__(self, spec: Spec, read: Callable[[Spec, Sequence[str]], Any], check: Any) -> None:

@@ -1,8 +1,8 @@
-"""A race that goes on one epoch at a time, over rows that the test brings.
+"""An engine that goes on one epoch at a time, over rows that the test brings.
 
-All of ``Race`` is the real thing: queries that join, leave, catch up, merge, stop and restart. The
-coordinator and Structured Streaming are not there: whoever drives the race says which rows make
-the next epoch.
+All of ``Engine`` is the real thing: queries that join, leave, catch up, merge, stop and restart.
+The coordinator and Structured Streaming are not there: whoever drives the engine says which rows
+make the next epoch.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from unittest import mock
 import pyarrow.parquet as parquet
 from pyspark.sql import SparkSession
 
-from headrace.definitions.definition import Relation
-from headrace.engine import engine as race_module
+from headrace.definitions.definition import Definition
+from headrace.engine import engine as engine_module
 from headrace.engine.checkpoint.checkpoint import Checkpoint
-from headrace.engine.engine import Race, RegisteredStream
+from headrace.engine.engine import Engine, RegisteredStream
 from headrace.engine.epochs.report import EpochReport
 from headrace.engine.epochs.runner import EpochRunner
 from headrace.engine.execution.executor import ddl
@@ -28,7 +28,7 @@ from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import HeadraceError
 from headrace.operators.epoch import Epoch
-from headrace.operators.write import Steps, Write
+from headrace.operators.write import Write, Writing
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source, Table
 from headrace.settings import Settings
@@ -43,8 +43,9 @@ Answer = list[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Member:
-    """A query of a race: after which epoch it joins (0 is before the first), and which is its last
-    (None is that of the race). ``key`` tells it from another that takes its name when it has
+    """A query of an engine: after which epoch it joins (0 is before the first), and which is its
+    last
+    (None is that of the engine). ``key`` tells it from another that takes its name when it has
     left."""
 
     key: str
@@ -81,7 +82,7 @@ class Streams:
 class Circumstances:
     """What must never show in results: executors, settings, and restarts.
 
-    The race is restarted after each epoch in ``restarts``, on the next of the executors.
+    The engine is restarted after each epoch in ``restarts``, on the next of the executors.
     """
 
     settings: tuple[Settings, ...]
@@ -99,30 +100,30 @@ def run_members(
     files = _write_files(folder / "in", streams)
     out: dict[str, dict[int, Answer]] = {member.key: {} for member in members}
     lives = 0
-    race = _opened(spark, folder, streams, around.settings[0])
-    _start(race, [m for m in members if m.takes_part(1)], streams, out)
+    hr = _opened(spark, folder, streams, around.settings[0])
+    _start(hr, [m for m in members if m.takes_part(1)], streams, out)
     for number in range(1, len(streams.epochs) + 1):
-        coordinator = cast(_Steps, race._coordinator)
+        coordinator = cast(_Steps, hr._coordinator)
         batches = {
-            name: Batch(_frame(race, rows, streams.catalog[name]), number - 1, files[name, number])
+            name: Batch(_frame(hr, rows, streams.catalog[name]), number - 1, files[name, number])
             for name, rows in streams.epochs[number - 1].items()
         }
         for member in members:
             if member.leaves_after == number and number < len(streams.epochs):
-                race.remove_query(member.name or member.key)
+                hr.remove_query(member.name or member.key)
             if member.joins_after == number:
-                _add(race, member, streams, out)
+                _add(hr, member, streams, out)
         report = coordinator.step(batches)
         for error in report.failures.values():
             raise error
         if not coordinator.goes_on:
             break
         if number in around.restarts and number < len(streams.epochs):
-            race.stop()
+            hr.stop()
             lives += 1
-            race = _opened(spark, folder, streams, around.settings[lives % len(around.settings)])
-            _start(race, [m for m in members if m.takes_part(number + 1)], streams, out)
-    race.stop()
+            hr = _opened(spark, folder, streams, around.settings[lives % len(around.settings)])
+            _start(hr, [m for m in members if m.takes_part(number + 1)], streams, out)
+    hr.stop()
     return out
 
 
@@ -185,7 +186,7 @@ class _CollectingSink(QuerySink):
         self._epochs = epochs
         self._taken: Answer = []
 
-    def write(self, epoch: Epoch, rows: Relation) -> Steps[int]:
+    def write(self, epoch: Epoch, rows: Definition) -> Writing[int]:
         written = yield Write(self.name, rows.query, rows.schema)
         assert written.table is not None
         self._taken = arrow_rows(written.table)
@@ -196,40 +197,40 @@ class _CollectingSink(QuerySink):
         self._epochs[epoch], self._taken = self._taken, []
 
 
-def _opened(spark: SparkSession, folder: Path, streams: Streams, settings: Settings) -> Race:
-    race = Race(spark, str(folder / "state"), settings)
+def _opened(spark: SparkSession, folder: Path, streams: Streams, settings: Settings) -> Engine:
+    hr = Engine(spark, str(folder / "state"), settings)
     for name, leaf in streams.catalog.items():
         if isinstance(leaf, Source):
-            race.add_stream(RegisteredStream(_frame(race, [], leaf), leaf))
+            hr.add_stream(RegisteredStream(_frame(hr, [], leaf), leaf))
         elif name in streams.tables:
-            race.add_table(leaf, _table(spark, streams.tables[name], leaf))
-    return race
+            hr.add_table(leaf, _table(spark, streams.tables[name], leaf))
+    return hr
 
 
 def _start(
-    race: Race,
+    hr: Engine,
     members: Sequence[Member],
     streams: Streams,
     out: Mapping[str, dict[int, Answer]],
 ) -> None:
     for member in members:
-        _add(race, member, streams, out)
-    with mock.patch.object(race_module, "Coordinator", _Steps):
-        race.start(Trigger())
+        _add(hr, member, streams, out)
+    with mock.patch.object(engine_module, "Coordinator", _Steps):
+        hr.start(Trigger())
 
 
 def _add(
-    race: Race, member: Member, streams: Streams, out: Mapping[str, dict[int, Answer]]
+    hr: Engine, member: Member, streams: Streams, out: Mapping[str, dict[int, Answer]]
 ) -> None:
     plan = plan_query(member.sql, streams.catalog).plan
     sink = Sink(optimize(plan).plan, member.name or member.key, "memory", member.mode)
     kept = _CollectingSink(sink, out[member.key])
-    with mock.patch.object(race_module, "make_sink", return_value=kept):
-        race.add_query(plan, sink, None)
+    with mock.patch.object(engine_module, "make_sink", return_value=kept):
+        hr.add_query(plan, sink, None)
 
 
-def _frame(race: Race, rows: Sequence[Row], leaf: Source | Table) -> Any:
-    return _table(race.executor.session, rows, leaf)
+def _frame(hr: Engine, rows: Sequence[Row], leaf: Source | Table) -> Any:
+    return _table(hr.executor.session, rows, leaf)
 
 
 def _table(spark: SparkSession, rows: Sequence[Row], leaf: Source | Table) -> Any:
