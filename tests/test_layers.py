@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,3 +124,18 @@ def test_the_engine_reads_no_sql_of_users() -> None:
         if name.startswith("headrace.sql")
     }
     assert read <= KNOWN_OF_SQL
+
+
+def test_every_room_names_what_is_in_it() -> None:
+    """The ``__init__`` of a package tells a newcomer of each of its files and packages."""
+    unnamed = []
+    for module, file in MODULES.items():
+        room = MODULES.get(module.rpartition(".")[0])
+        if room is None or room.parent == SOURCES:
+            continue
+        text = ast.get_docstring(ast.parse(room.read_text(encoding="utf-8"))) or ""
+        if not re.search(
+            rf"``{file.stem if file.stem != '__init__' else file.parent.name}``", text
+        ):
+            unnamed.append(module)
+    assert not unnamed
