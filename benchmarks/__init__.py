@@ -2,7 +2,7 @@
 
 They are not part of the package: who installs Headrace has no use for them. How two contestants are
 timed and their results compared is, since ``headrace demo`` does the same; read
-``headrace.native.compare`` and ``headrace.native.contestants`` first. Then come ``harness`` (what
+``headrace.native.compare`` and ``headrace.contestants`` first. Then come ``harness`` (what
 all benches are given, and what they report), ``engine`` (throughput, latency, executors, memory),
 and a room for each of the papers: ``windows``, ``joins``, ``early_aggregation``, ``probing`` and
 ``merging``. A bench is a file of its name with one ``run`` function.

@@ -24,15 +24,15 @@ from benchmarks.early_aggregation.settings import SHOWCASES, THREE, TWO, Setting
 from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.harness.report import Report, Setup, describe_machine
 from headrace.calibration.join_setting import SCHEMA, write_stream
-from headrace.cost.early_aggregation import choices, plan_name, published_cost
-from headrace.native.compare import Case, Outcome, difference_between
-from headrace.native.contestants import (
+from headrace.contestants import (
     FileStream,
     StandingQuery,
     empty_folder,
     run_headrace,
     run_native,
 )
+from headrace.cost.early_aggregation import choices, plan_name, published_cost
+from headrace.native.compare import Case, Outcome, difference_between
 from headrace.planner.calibration import calibrated
 
 #: A plan chosen by the model is good if it is at most this much slower than the best one.

@@ -19,8 +19,8 @@ from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.harness.report import Report, Setup, describe_machine
 from benchmarks.windows.factor_windows import finest_panes, windows_query
 from benchmarks.windows.window_sets import SETUPS, window_set
+from headrace.contestants import FileStream, StandingQuery, empty_folder, run_headrace
 from headrace.native.compare import Case, Outcome
-from headrace.native.contestants import FileStream, StandingQuery, empty_folder, run_headrace
 from headrace.plan.windows import common_pane
 
 EXECUTORS = {"spark": {"executor": "spark"}, "tasks": {"executor": "buckets"}}

@@ -6,8 +6,8 @@ from functools import partial
 
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.report import Report, Setup, describe_machine
+from headrace.contestants import FileStream, StandingQuery, run_headrace, run_native
 from headrace.native.compare import compare
-from headrace.native.contestants import FileStream, StandingQuery, run_headrace, run_native
 
 BATCHES = 4
 FILES = 20

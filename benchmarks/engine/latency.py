@@ -14,8 +14,8 @@ from statistics import mean, median
 from benchmarks import BenchError
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.report import Report, Setup, describe_machine
+from headrace.contestants import FileStream, StandingQuery, run_headrace, run_native
 from headrace.native.compare import WALL, Case, Outcome, compare, difference_between
-from headrace.native.contestants import FileStream, StandingQuery, run_headrace, run_native
 
 ROWS_PER_BATCH = 5_000
 # A minute of event time per micro-batch: windows close now and then, as in life.

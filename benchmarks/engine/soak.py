@@ -19,8 +19,7 @@ from benchmarks import BenchError
 from benchmarks.engine.latency import FIVE_WINDOWS, ONE_WINDOW
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles, write_events
 from benchmarks.harness.report import Report, Setup, describe_machine
-from headrace.native.compare import Case, difference_between
-from headrace.native.contestants import (
+from headrace.contestants import (
     FileStream,
     StandingQuery,
     finish,
@@ -32,6 +31,7 @@ from headrace.native.contestants import (
     run_native,
     start_queries,
 )
+from headrace.native.compare import Case, difference_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

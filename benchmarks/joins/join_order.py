@@ -28,8 +28,8 @@ from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.harness.report import Report, Setup, describe_machine
 from benchmarks.joins.join_queries import KEYS, PAPER_SPEEDUPS, QUERIES, SETTINGS, JoinQuery
+from headrace.contestants import FileStream, empty_folder, open_session
 from headrace.native.compare import Case
-from headrace.native.contestants import FileStream, empty_folder, open_session
 from headrace.optimizer.joins.rewrite import reordered
 from headrace.optimizer.joins.search import best_order, best_without_statistics, cost_of, join_cost
 from headrace.plan.join_graph import (

@@ -33,9 +33,9 @@ from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.harness.report import Setup
 from benchmarks.merging.query_sets import RUN_SHAPES, GeneratedQuery, generate
 from benchmarks.merging.streams import STREAMS, write_streams
+from headrace.contestants import FileStream, empty_folder, open_session, trigger_seconds
 from headrace.merge import Strategy
 from headrace.native.compare import Case, multiset_difference
-from headrace.native.contestants import FileStream, empty_folder, open_session, trigger_seconds
 
 ALONE, MERGED, NATIVE, UNMERGED = "alone", "merged", "native", "unmerged"
 #: Merging must cost at most so many times the micro-batch of the distinct queries alone, and the

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.harness.data import FIRST_MILLISECOND
 from benchmarks.merging.query_set_plans import FIELDS, TIMES
 from benchmarks.merging.query_sets import sources
-from headrace.native.contestants import FileStream, empty_folder
+from headrace.contestants import FileStream, empty_folder
 
 STREAMS = 4
 #: Milliseconds of event time in a micro-batch; windows are of one to a hundred minutes.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.data import FIRST_MILLISECOND
 from benchmarks.probing.tpcds_streams import write_parts
-from headrace.native.contestants import FileStream
+from headrace.contestants import FileStream
 
 if TYPE_CHECKING:
     import pyarrow as pa

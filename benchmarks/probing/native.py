@@ -11,8 +11,8 @@ from benchmarks import BenchError
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.probing.runs import COMPARED, OURS, Found, ProbeBench
+from headrace.contestants import FileStream, empty_folder, open_session
 from headrace.native.compare import Case
-from headrace.native.contestants import FileStream, empty_folder, open_session
 
 
 def native(bench: ProbeBench) -> Found:

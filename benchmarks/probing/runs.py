@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks import BenchError
 from benchmarks.harness.report import Setup
 from benchmarks.probing.drifting_streams import Drift, Growth
+from headrace.contestants import FileStream, empty_folder, open_session
 from headrace.native.compare import Case
-from headrace.native.contestants import FileStream, empty_folder, open_session
 
 OURS, FIXED = "dp_pick", "fixed_order"
 COMPARED = {

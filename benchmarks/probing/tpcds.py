@@ -27,8 +27,8 @@ from benchmarks.probing.tpcds_streams import (
     order_name,
     synthetic,
 )
+from headrace.contestants import FileStream, empty_folder
 from headrace.native.compare import Case
-from headrace.native.contestants import FileStream, empty_folder
 
 #: Mean reductions of the run by dpPick, in percent, on 96 cores and Flink (Sections 5.2 and 5.3).
 PUBLISHED = {

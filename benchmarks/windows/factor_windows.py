@@ -22,9 +22,9 @@ from typing import Any
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.report import Report, Setup, describe_machine
 from benchmarks.windows.window_sets import SETUPS, UNIT, window_set, windows_sql
+from headrace.contestants import FileStream, StandingQuery, run_headrace, run_native
 from headrace.cost.factor_windows import PaperCost
 from headrace.native.compare import Case, Outcome, compare
-from headrace.native.contestants import FileStream, StandingQuery, run_headrace, run_native
 from headrace.optimizer.windows.published import min_cost_graph_with_factors
 from headrace.optimizer.windows.steiner import best_graph
 from headrace.plan.coverage import Coverage

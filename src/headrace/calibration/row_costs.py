@@ -14,8 +14,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from headrace.calibration.join_setting import SCHEMA, JoinSetting, write_stream
+from headrace.contestants import FileStream, StandingQuery, empty_folder, run_headrace
 from headrace.cost.early_aggregation import Tuning
-from headrace.native.contestants import FileStream, StandingQuery, empty_folder, run_headrace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
-from headrace.errors import QueryError
-from headrace.native.compare import difference_between
-from headrace.native.contestants import (
+from headrace.contestants import (
     FileStream,
     StandingQuery,
     open_session,
@@ -18,6 +16,8 @@ from headrace.native.contestants import (
     run_headrace,
     run_native,
 )
+from headrace.errors import QueryError
+from headrace.native.compare import difference_between
 
 pytestmark = pytest.mark.spark
 
