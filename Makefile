@@ -50,7 +50,7 @@ chaos: $(STAMP) ## kill the engine at random moments, and compare with the oracl
 lint: $(STAMP) ## ruff and mypy --strict
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy --strict src
+	@$(BIN)/mypy --strict src benchmarks
 
 format: $(STAMP) ## rewrite the code in the house format
 	@$(BIN)/ruff check --fix-only .

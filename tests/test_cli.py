@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace.bench import BENCHES
+from benchmarks import BENCHES
 from headrace.cli import main
 from headrace.cli.console import err
 from headrace.cli.feed import Feed
@@ -56,7 +56,7 @@ def test_help_names_all_commands_and_loads_no_spark() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    for name in ("demo", "run", "explain", "bench", "--debug"):
+    for name in ("demo", "run", "explain", "merge", "calibrate", "bench", "--debug"):
         assert name in done.stdout
     assert done.stderr.split() == ["False", "False"]
 

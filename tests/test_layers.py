@@ -34,6 +34,8 @@ LAYERS = (
     ("registration", "query"),
     ("session",),
     ("__init__",),
+    ("contestants",),
+    ("calibration",),
     ("cli",),
     ("__main__",),
 )

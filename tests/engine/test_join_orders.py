@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.bench.join_queries import QUERIES, SETTINGS
+from benchmarks.joins.join_queries import QUERIES, SETTINGS
 from headrace.engine.execution.executor import Executor
 from headrace.errors import SqlError
 from headrace.optimizer.joins.steps import Refusal, steps_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench.query_sets import generate
+from benchmarks.merging.query_sets import generate
 from headrace.errors import QueryError
 from headrace.merge import GlobalPlan, Scope, Strategy
 from headrace.merge.describe import DescribedPlan, describe

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.bench.join_queries import QUERIES, SETTINGS
+from benchmarks.joins.join_queries import QUERIES, SETTINGS
 from headrace.cost.window_joins import JoinLoad, published_cost, published_rates
 from headrace.optimizer.joins import boundary_swap, largest_window
 from headrace.optimizer.joins.containment import NAME as CONTAINMENT
@@ -219,7 +219,7 @@ def test_algorithm_1_assigns_windows_to_pairs() -> None:
 
 
 def as_time(window: object, one: str, other: str) -> JoinTime:
-    from headrace.bench.join_queries import Interval, Sliding
+    from benchmarks.joins.join_queries import Interval, Sliding
 
     if isinstance(window, Sliding):
         return sliding(window.length, window.slide, one, other)

@@ -1,10 +1,10 @@
 """The command line: thin faces over ``headrace.session``, one file per command.
 
-``main`` is the entry point. ``run``, ``explain``, ``merge``, ``bench`` and ``demo`` hold the
-commands, ``assemble`` turns a pipeline file into an engine, ``spark`` starts the session of a
-command, ``progress`` reads what an engine reports, ``signals`` ends a command in good order; the
-demo has its ``demo_queries``, its ``feed`` and its ``screen``. Spark is imported inside functions
-only: ``headrace --help`` answers at once.
+``main`` is the entry point. ``run``, ``explain``, ``merge``, ``calibrate``, ``bench`` and ``demo``
+hold the commands, ``assemble`` turns a pipeline file into an engine, ``spark`` starts the session
+of a command, ``progress`` reads what an engine reports, ``signals`` ends a command in good order,
+``console`` is where its words go; the demo has its ``demo_queries``, its ``feed`` and its
+``screen``. Spark is imported inside functions only: ``headrace --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import typer
 
 from headrace import __version__
 from headrace.cli.bench import bench
+from headrace.cli.calibrate import calibrate
 from headrace.cli.console import print_error, print_traceback
 from headrace.cli.demo import demo
 from headrace.cli.explain import explain
@@ -32,7 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, run, explain, merge, bench):
+for command in (demo, run, explain, merge, calibrate, bench):
     app.command()(command)
 
 

@@ -1,8 +1,9 @@
-"""``headrace bench``: run a benchmark by name."""
+"""``headrace bench``: run a benchmark by name, in a checkout of the repository."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,15 @@ from typing import Annotated
 
 import typer
 
+import headrace
 from headrace.cli.console import err, note, out
+from headrace.errors import HeadraceError
+
+
+class NoCheckout(HeadraceError):
+    """Benches were asked for where there are none."""
+
+    condition = "NO_CHECKOUT"
 
 
 class Scale(StrEnum):
@@ -20,6 +29,9 @@ class Scale(StrEnum):
     full = "full"
 
 
+_PACKAGE = Path(headrace.__file__).resolve().parent
+# By these the repository is known.
+_OF_A_CHECKOUT = ("benchmarks", "benchmarks/harness", "src/headrace")
 # Benches compare with plain Structured Streaming as one would deploy it: RocksDB state, and all
 # progress reports kept, from which the times of micro-batches are read.
 _SETTINGS = {
@@ -45,17 +57,21 @@ def bench(
         Path | None, typer.Option(help="Write the report here, and plots beside it.")
     ] = None,
 ) -> None:
-    """Run a benchmark: ratios against plain Spark, with results that must be equal."""
-    from headrace.bench import BENCHES, find_bench
+    """Run a benchmark: ratios against plain Spark, with results that must be equal.
+
+    Benches are not installed with Headrace; they are run from a checkout of its repository.
+    """
+    _make_importable(find_checkout(_PACKAGE, Path.cwd()))
+    from benchmarks import BENCHES, find_bench
 
     if name is None:
         for known in BENCHES.values():
-            out.print(f"{known.name:15} {known.purpose}", highlight=False)
+            out.print(f"{known.name:17} {known.purpose}", highlight=False, soft_wrap=True)
         return
     chosen = find_bench(name)
 
-    from headrace.bench.harness import Setup, as_table
-    from headrace.bench.plots import write_plots
+    from benchmarks.harness.plots import write_plots
+    from benchmarks.harness.report import Setup, as_table
     from headrace.cli.spark import spark_session
 
     work = Path(tempfile.mkdtemp(prefix=f"headrace-bench-{name}-"))
@@ -77,6 +93,23 @@ def bench(
     for line, value in report.summary.items():
         out.print(f"{line}: {value:.3g}", highlight=False)
     report.require_equal()
+
+
+def find_checkout(package: Path, here: Path) -> Path:
+    """The repository that the package is part of, or else the one that we are in."""
+    for folder in (package.parent.parent, here, *here.parents):
+        if all((folder / part / "__init__.py").is_file() for part in _OF_A_CHECKOUT):
+            return folder
+    raise NoCheckout(
+        "benches are run from a checkout of Headrace's repository, and this is none",
+        hint="clone it, or unpack the source distribution, and run this command there",
+    )
+
+
+def _make_importable(checkout: Path) -> None:
+    # First, because other projects have a package of that name too.
+    if sys.path[0] != str(checkout):
+        sys.path.insert(0, str(checkout))
 
 
 @contextmanager

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-    from headrace.bench.contestants import FileStream
-    from headrace.bench.harness import Case
     from headrace.cli.feed import Feed
     from headrace.cli.progress import Glance
     from headrace.cli.screen import Newest
+    from headrace.contestants import FileStream
+    from headrace.native.compare import Case
     from headrace.session import Headrace, Query, QueryHandle
 
 DELAY = "2 seconds"
@@ -105,7 +105,7 @@ def _demo(seconds: float, json: bool, debug: bool, signals: Signals) -> bool:
 def _plan(
     spark: SparkSession, feed: Feed, checkpoint: Path, files_per_batch: int | None = None
 ) -> tuple[Headrace, dict[str, Query]]:
-    from headrace.bench.contestants import open_session
+    from headrace.contestants import open_session
 
     hr = open_session(spark, _streams(feed, files_per_batch), checkpoint)
     return hr, {query.name: hr.sql(query.sql) for query in QUERIES}
@@ -226,8 +226,8 @@ def _print_query(newest: Newest, console: Console) -> None:
 
 
 def _streams(feed: Feed, files_per_batch: int | None = None) -> list[FileStream]:
-    from headrace.bench.contestants import FileStream
     from headrace.cli.feed import BIDS_SCHEMA, CLICKS_SCHEMA
+    from headrace.contestants import FileStream
 
     return [
         FileStream(name, feed.folder / name, schema, "ts", DELAY, files_per_batch, "json")
@@ -239,14 +239,14 @@ def _compare(
     spark: SparkSession, feed: Feed, folder: Path, console: Console, signals: Signals
 ) -> tuple[Case, dict[str, str]]:
     """Run the files that were written through both; also what plain Spark cannot do, and why."""
-    from headrace.bench.contestants import (
+    from headrace.contestants import (
         StandingQuery,
         open_session,
         refused_by_native,
         run_headrace,
         run_native,
     )
-    from headrace.bench.harness import compare
+    from headrace.native.compare import compare
 
     files = len(list((feed.folder / "bids").glob("*.json")))
     streams = _streams(feed, files_per_batch=-(-files // _MICRO_BATCHES))

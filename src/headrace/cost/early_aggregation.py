@@ -40,7 +40,7 @@ class Tuning:
     ``update`` stores a row (U), ``probe`` matches one (P), and ``group`` finds its group in a set
     and updates it (U_g). A row that comes out of a join is there to be grouped already, which is
     cheaper than for a row that has to be read first: ``pair``, by this engine's model only.
-    ``headrace bench calibrate`` measures them.
+    ``headrace calibrate`` measures them.
     """
 
     update: float = 0.11e-6

@@ -1,6 +1,6 @@
 """The tuning parameters of the cost models as they were measured on a machine.
 
-``headrace bench calibrate`` writes them to a file, by the machine's name, and whoever plans reads
+``headrace calibrate`` writes them to a file, by the machine's name, and whoever plans reads
 those of the machine it runs on. Without a file the parameters of the machine that the documents
 quote are taken: only their ratios matter, and these differ little.
 """

@@ -11,8 +11,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from headrace.bench.data import EventFiles
-from headrace.bench.harness import multiset_difference
+from benchmarks.harness.data import EventFiles
+from headrace.native.compare import multiset_difference
 from tests.conftest import REPOSITORY
 from tests.engine.buckets.cluster_child import SQL
 

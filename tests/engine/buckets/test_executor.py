@@ -13,8 +13,8 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from headrace import Headrace
-from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.definitions.definition import call, column, keep, number, select
 from headrace.engine.execution.duckdb import kernel
 from headrace.engine.execution.duckdb.probe_kernel import ProbeJoinKernel

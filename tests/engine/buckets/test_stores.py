@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from headrace import Headrace
-from headrace.bench.data import EVENTS_SCHEMA, EventFiles
 from headrace.engine.execution.duckdb.meanings import Untranslatable
 from headrace.engine.execution.duckdb.stores import FORGIVEN, Stores, access_to
 from headrace.engine.execution.executor import Executor

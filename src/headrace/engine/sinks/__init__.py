@@ -2,7 +2,9 @@
 
 A sink writes within an epoch (staged, or in memory) and publishes after the commit, so nobody ever
 sees rows of an epoch that is done again. A folder that a sink writes to is that of one query of one
-checkpoint (``ownership``).
+checkpoint (``ownership``). ``base`` is what the engine asks of a sink; there are ``parquet``,
+``results`` (a table that the engine keeps), ``foreach`` (a function), ``memory``, ``console`` and
+``noop``.
 """
 
 from __future__ import annotations
