@@ -209,7 +209,7 @@ def test_a_folder_goes_away_between_commit_and_publication(
         output.unlink()
         away.rename(output)
 
-    monkeypatch.setattr(checkpoint, "reach", lose_folder)
+    monkeypatch.setattr(checkpoint, "failpoint", lose_folder)
     play(
         spark,
         tmp_path,
@@ -248,7 +248,7 @@ def test_output_is_published_in_the_same_run(
             output.unlink()
             away.rename(output)
 
-    monkeypatch.setattr(checkpoint, "reach", lose_folder)
+    monkeypatch.setattr(checkpoint, "failpoint", lose_folder)
     play(
         spark,
         tmp_path,
