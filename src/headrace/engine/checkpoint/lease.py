@@ -142,11 +142,13 @@ class Lease:
     def _is_silent(self, term: int, holder: Holder | None, timeout: float) -> bool:
         """Whether an owner elsewhere has ended: no sign of life for its time, and none follows.
 
-        Clocks of machines differ, so that a time long past is not believed alone.
+        Clocks of machines differ, so that a time long past is not believed alone, and one that is
+        still to come says nothing.
         """
-        if holder is not None and time.time() - holder.renewed < timeout:
+        silence = None if holder is None else time.time() - holder.renewed
+        if silence is not None and 0 <= silence < timeout:
             return False
-        patience = timeout if holder is None else 2 * timeout / _SIGNS
+        patience = timeout if silence is None or silence < 0 else 2 * timeout / _SIGNS
         until = time.monotonic() + patience
         while time.monotonic() < until:
             time.sleep(min(patience / 4, 1.0))
