@@ -147,6 +147,24 @@ def test_a_dead_owner_whose_clock_was_ahead_is_followed_in_time(tmp_path: Path) 
     second.close()
 
 
+def test_an_owner_that_could_not_say_that_it_left_keeps_nobody_out(tmp_path: Path) -> None:
+    """The disk is full when it ends, and there is room again when its own process comes back."""
+
+    class Full(LocalFiles):
+        def write(self, path: str, text: str, lasting: bool = True) -> None:
+            raise OSError(28, "No space left on device", path)
+
+    full = Full()
+    first = Checkpoint(lambda path: full, str(tmp_path), 20)
+    first.open()
+    assert refusal(owner(tmp_path)).condition == "CHECKPOINT_IN_USE"
+    first.close()
+    second = owner(tmp_path)
+    second.open()
+    assert refusal(owner(tmp_path)).condition == "CHECKPOINT_IN_USE"
+    second.close()
+
+
 def test_an_owner_whose_clock_is_ahead_is_seen_to_live(tmp_path: Path) -> None:
     first = opened_elsewhere(tmp_path, 3_000)
     (file,) = (tmp_path / "leases").iterdir()
