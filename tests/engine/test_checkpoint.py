@@ -464,9 +464,9 @@ def test_a_folder_may_be_moved_away_once_its_output_is_published(tmp_path: Path)
     owner.close()
 
 
-def test_a_folder_that_goes_before_its_output_is_published_is_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def lost_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
+    """A checkpoint, a folder that went before its output was published, and where it is now."""
     root, out, away = tmp_path / "checkpoint", tmp_path / "out", tmp_path / "away"
 
     def lose_folder(place: str) -> None:
@@ -475,6 +475,13 @@ def test_a_folder_that_goes_before_its_output_is_published_is_missed(
 
     monkeypatch.setattr(checkpoint_module, "failpoint", lose_folder)
     with_output(root, out).close()
+    return root, out, away
+
+
+def test_a_folder_that_goes_before_its_output_is_published_is_missed(
+    lost_output: tuple[Path, Path, Path],
+) -> None:
+    root, out, away = lost_output
     owner = checkpoint(root)
     owner.open()
     assert [publication.sink for publication in owner.unpublished] == [str(out)]
@@ -484,6 +491,17 @@ def test_a_folder_that_goes_before_its_output_is_published_is_missed(
     assert len(list((out / "epoch=1").iterdir())) == 1
     # From now on it is known to be there.
     out.rename(away)
+    owner = checkpoint(root)
+    owner.open()
+    assert not owner.unpublished
+    owner.close()
+
+
+def test_a_folder_that_does_not_come_back_can_be_given_up(
+    lost_output: tuple[Path, Path, Path],
+) -> None:
+    root, out, _ = lost_output
+    (out / "_headrace").mkdir(parents=True)
     owner = checkpoint(root)
     owner.open()
     assert not owner.unpublished

@@ -21,7 +21,13 @@ from headrace.compiler.physical_plan import distinct_stores
 from headrace.definitions.definition import Definition, select
 from headrace.definitions.definition import keep as keep_columns
 from headrace.engine.checkpoint.files import not_writable
-from headrace.engine.epochs.blame import QueriesFailed, check_state, check_streams, query_failed
+from headrace.engine.epochs.blame import (
+    QueriesFailed,
+    check_files,
+    check_state,
+    check_streams,
+    query_failed,
+)
 from headrace.engine.epochs.outbox import deliver, refusal, too_many, waiting_rows
 from headrace.engine.epochs.outbox import keep as keep_in_outbox
 from headrace.engine.epochs.report import EpochReport
@@ -30,6 +36,7 @@ from headrace.engine.epochs.shared_output import SharedOutput
 from headrace.engine.epochs.shared_rows import materialize_shared
 from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks import QuerySink
+from headrace.errors import SinkError
 from headrace.names import storage_name
 from headrace.operators.base import Operator, Store
 from headrace.operators.counting import count_rows
@@ -362,6 +369,9 @@ class Attempt:
             left = waiting_rows(state, name)
             if isinstance(ended, Exception):
                 first = self._epoch.number if left is None else left.files[0].epoch
+                if left is not None and not isinstance(ended, SinkError):
+                    # It may be that the rows cannot be read, which is not the sink's trouble.
+                    check_files(self._epoch, left.of(first), self._sink(name).sink.schema)
                 self._report.refused[name] = refusal(name, first, ended)
             delivered = rows[name] - (0 if left is None else left.rows)
             if delivered:
