@@ -393,7 +393,6 @@ def test_rows_that_were_kept_are_damaged(spark: SparkSession, tmp_path: Path) ->
             Advance(),
             "INVALID_CHECKPOINT",
             "rows that are kept for query 'shares' are damaged or gone",
-            "missed-shares-bids",
         ),
         Check("it is restored", restore),
         decide("shares=retry"),

@@ -23,6 +23,7 @@ from headrace.definitions.definition import keep as keep_columns
 from headrace.engine.checkpoint.files import not_writable
 from headrace.engine.epochs.blame import (
     QueriesFailed,
+    Unwritten,
     check_files,
     check_state,
     check_streams,
@@ -157,8 +158,7 @@ class Attempt:
         for (name, stream), ended in run_together(writer, work).items():
             if isinstance(ended, Exception):
                 # They were read a moment ago, so it is the disk.
-                self._runner._checkpoint.probe()
-                raise ended
+                raise not_writable(self._runner._checkpoint.path("state"), ended) from ended
             kept[name][stream] = ended
         epoch, idle = self._report.epoch, self._report.idle
         return {name: MissedEpoch(epoch, idle, files) for name, files in kept.items()}
@@ -258,6 +258,8 @@ class Attempt:
             if any(s is store for s in self._physical.stores_of(self._physical.outputs[name]))
         }
         self._clear_surroundings(users)
+        if self._is_computed(store):
+            raise not_writable(self._runner._checkpoint.path("state", store.name), error)
         if len(users) > 1:
             guilty = self._failing_alone(store.name, users)
             users = guilty or users
@@ -290,6 +292,16 @@ class Attempt:
             if tried[id(live.sink.input), live.starts_at]:
                 failing[name] = running
         return failing
+
+    def _is_computed(self, store: Store) -> bool:
+        """Whether what a store could not write can be computed: a small file may still fit."""
+        trial = copy.copy(self._epoch)
+        trial.state = self._epoch.state.copied()
+        try:
+            run_alone(Unwritten(self._executor), store.advance(trial))
+        except Exception:
+            return False
+        return True
 
     def _fails_alone(self, store: str, live: LiveQuery) -> bool:
         """Whether one query's share of a store fails by itself."""
@@ -401,7 +413,7 @@ class Attempt:
             return False
         if rows is None:
             return False
-        only_seen = Write(name, rows.query, rows.schema, only_seen=True)
+        only_seen = Write(name, rows.query, rows.schema, only_seen=True, computes_all=True)
         (ended,) = self._executor.write_all([only_seen])
         return isinstance(ended, Written)
 

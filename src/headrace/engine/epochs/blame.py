@@ -2,18 +2,21 @@
 
 A query fails only by what it computes. So before one is blamed, everything around it is tried by
 itself: whether the checkpoint can be written, whether the rows of its streams can be read, whether
-its state can. This costs a pass over them, and nothing where all goes well.
+its state can, and whether what it asked for can be computed where it is not to be written. This
+costs a few passes over them, and nothing where all goes well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from headrace.definitions.definition import keep, select
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.execution.spark_errors import one_line
 from headrace.errors import CheckpointError, HeadraceError, QueryError, SinkError, StreamError
 from headrace.operators.base import Store
+from headrace.operators.write import Write, Writer, Written
 from headrace.plan.types import Schema
 from headrace.state.arrangement import StateFile
 
@@ -71,6 +74,21 @@ def check_files(epoch: RunningEpoch, files: Sequence[StateFile], schema: Schema)
                 f"{file.path} is damaged or gone: {one_line(error)}",
                 hint="restore the checkpoint as a whole from a copy, or start with a new one",
             ) from error
+
+
+class Unwritten:
+    """A writer that computes all it is asked for, and writes nothing."""
+
+    def __init__(self, executor: Writer) -> None:
+        self._executor = executor
+
+    def write_all(self, writes: Sequence[Write]) -> list[Written | Exception]:
+        return self._executor.write_all(
+            [
+                replace(write, path=None, folder=False, only_seen=True, computes_all=True)
+                for write in writes
+            ]
+        )
 
 
 def query_failed(name: str, error: Exception) -> HeadraceError:
