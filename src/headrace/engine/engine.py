@@ -64,7 +64,7 @@ from headrace.state.branches import (
     forget_branch,
     results_of,
 )
-from headrace.state.committed import Committed, Intent, QueryRecord
+from headrace.state.committed import Committed, Intent, QueryRecord, joins_at
 from headrace.state.store_names import outbox_of_query
 
 _LOG = logging.getLogger("headrace")
@@ -443,9 +443,7 @@ class Engine:
         name = entry.sink.name
         record = state.queries.get(name)
         if record is None:
-            seen = [state.greatest.get(stream) for stream in entry.sink.streams()]
-            times = [time for time in seen if time is not None]
-            starts_at = max(times) + 1 if times else None
+            starts_at = joins_at(entry.sink, state)
             record = QueryRecord(
                 _meaning(entry),
                 state.epoch + 1,
@@ -668,12 +666,15 @@ class Engine:
         """What was learnt while queries ran."""
         return RuntimeStatistics() if self._runner is None else self._runner.statistics
 
-    def stored_rows(self, store: str) -> int:
-        """The rows of an arrangement, as of the last committed epoch."""
-        if self._runner is None:
-            return 0
-        arrangement = self._runner.state.arrangements.get(store)
-        return 0 if arrangement is None else arrangement.rows
+    def state(self) -> Committed:
+        """The last committed state: of this engine, or of one that used its checkpoint before."""
+        if self._runner is not None:
+            return self._runner.state
+        if self.checkpoint is None:
+            return Committed()
+        state = self._open_checkpoint().read()
+        take_spellings(state, [entry.sink.name for entry in self._entries.values()])
+        return state
 
     def results(self, name: str) -> DataFrame:
         """The result table of a query, as of the last committed epoch."""
@@ -684,12 +685,7 @@ class Engine:
                 f"no query keeps results under the name {name!r}",
                 hint=f"these do: {', '.join(kept)}" if kept else "start one with format('results')",
             )
-        if self._runner is not None:
-            state = self._runner.state
-        else:
-            state = self._open_checkpoint().read()
-            take_spellings(state, [entry.sink.name])
-        arrangement = results_of(state, entry.sink.name)
+        arrangement = results_of(self.state(), entry.sink.name)
         paths = [f.path for f in arrangement.files if f.rows] if arrangement is not None else []
         schema = stored_schema(entry.sink)
         if not paths:
