@@ -12,6 +12,11 @@ SETTINGS: dict[str, str] = {
     # Silent loss: a stateful subplan that several branches of one query share (a union of windows
     # over one aggregate) returned no rows for three of five windows with exchange reuse on.
     "spark.sql.exchange.reuse": "false",
+    # Its log on a local disk without a process for every file, as the engine's streams have it.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
     # One watermark for the whole query; the greatest of several would drop rows that are not late.
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
 }
