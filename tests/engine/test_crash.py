@@ -30,6 +30,7 @@ from tests.support.compare import arrow_rows, assert_same_rows
 from tests.support.oracle import run_epochs
 from tests.support.script import Stream, at, read_epoch, span
 
+# Their Spark is that of other processes.
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 #: The files of the streams, one of each stream in an epoch. Every epoch completes pairs, every one
@@ -52,6 +53,8 @@ BEFORE = [
     "commit.before:1",
     "flush.after:1",
 ]
+#: One of each kind, for the default run.
+SOME_BEFORE = ["intent.after:1", "state.after:3", "sink.after:2", "commit.before:1"]
 #: The places after it, and the streams whose batch Spark had noted as done by then, if it matters.
 AFTER: list[tuple[str, str | None]] = [
     ("commit.after:1", None),
@@ -106,11 +109,14 @@ def test_every_epoch_has_something_to_lose() -> None:
         assert all(expected[name][1:]), name
 
 
-def test_killed_again_and_again(tmp_path: Path, host: Host) -> None:
+@pytest.mark.parametrize(
+    "places", [SOME_BEFORE, pytest.param(BEFORE, marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_killed_again_and_again(places: list[str], tmp_path: Path, host: Host) -> None:
     """Each epoch is begun by a process that dies before its commit, at another place each time,
     and done again by one that dies after it."""
-    write_streams(tmp_path, len(BEFORE) + 2)
-    for number, before in enumerate(BEFORE):
+    write_streams(tmp_path, len(places) + 2)
+    for number, before in enumerate(places):
         kill(tmp_path, before, host.environment)
         assert last_commit(tmp_path) == number, before
         after, noted = AFTER[number % len(AFTER)]
@@ -120,7 +126,7 @@ def test_killed_again_and_again(tmp_path: Path, host: Host) -> None:
             note_as_done(tmp_path, noted, number)
         check(tmp_path, number, f"killed at {before} and {after}")
     host.finish(tmp_path)
-    check_whole(tmp_path, len(BEFORE) + 2)
+    check_whole(tmp_path, len(places) + 2)
 
 
 def test_killed_with_its_jvm(tmp_path: Path, host: Host) -> None:

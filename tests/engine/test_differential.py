@@ -34,9 +34,9 @@ from tests.support.engine import (
     FORCED_EXECUTOR,
     WindowPlan,
     run_engine,
+    task_executor,
     tiny_executor,
 )
-from tests.support.in_process import in_process_session
 from tests.support.in_tasks import fitting
 from tests.support.queries import WEIGHTS, Case, productive, random_case, random_query
 from tests.support.seeds import Seeds
@@ -85,7 +85,7 @@ def on_spark(spark: SparkSession) -> Pair:
 
 
 def pair_of_tasks() -> Pair:
-    return (tiny_executor(in_process_session(), executor="buckets"),) * 2
+    return (task_executor(),) * 2
 
 
 def group_of(seed: int, mix: Mapping[str, float] = MIX, fits: bool = False) -> list[Case]:

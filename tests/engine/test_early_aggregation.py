@@ -34,7 +34,7 @@ from headrace.plan.nodes import Aggregate, Node, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Schema
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import FORCED_EXECUTOR, run_engine, tiny_executor
+from tests.support.engine import FORCED_EXECUTOR, run_engine, task_executor, tiny_executor
 from tests.support.in_process import in_process_session
 from tests.support.in_tasks import fitting
 from tests.support.oracle import run_epochs
@@ -160,7 +160,7 @@ def three_executors(spark: SparkSession, chosen: tuple[str, str]) -> Executors:
 @pytest.fixture
 def executor() -> Executor:
     """For what tasks can run."""
-    return executors_of_tasks()[0]
+    return task_executor()
 
 
 @pytest.mark.parametrize("first", range(0, TASK_GROUPS, PER_TEST))

@@ -23,13 +23,11 @@ from headrace.plan.types import BIGINT, TIMESTAMP, Schema
 from headrace.planner.live_query import LiveQuery
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import run_engine, tiny_executor
+from tests.support.engine import run_engine, task_executor, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.script import AddData, Advance, CheckAnswer, Run, StartQuery, StopQuery, play
 from tests.support.stage import Stream, span
 from tests.support.streams import Row
-
-pytestmark = pytest.mark.spark
 
 BEGIN = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
 COLUMNS = Schema.of((("k", BIGINT), ("v", BIGINT), ("ts", TIMESTAMP)))
@@ -66,9 +64,13 @@ def check(
                 assert_same_rows(run.rows[name][number], wanted, context=context)
 
 
-@pytest.fixture(params=["buckets", "spark"])
-def executor(request: pytest.FixtureRequest, spark: SparkSession) -> Executor:
-    return tiny_executor(spark, executor=request.param)
+@pytest.fixture(
+    params=["tasks", pytest.param("spark", marks=[pytest.mark.slow, pytest.mark.spark])]
+)
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "tasks":
+        return task_executor()
+    return tiny_executor(request.getfixturevalue("spark"), executor="spark")
 
 
 PAIRS = """
