@@ -39,6 +39,7 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSer
 #: What a test is, by the fixtures that it asks for, itself or through others.
 MARKERS = {
     "spark": "spark",
+    "spark_processes": "spark",
     "tally": "random",
     "seeds": "random",
     "shared_data": "data",
@@ -110,6 +111,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_processes() -> None:
+    """Asked for by tests that start processes with a Spark of their own."""
 
 
 @pytest.fixture(scope="session")

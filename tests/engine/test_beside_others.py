@@ -70,7 +70,6 @@ def test_sets_of_queries(first: int, in_process: Stage, tally: Tally) -> None:
 
 
 @pytest.mark.random
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "first",
     [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(SPARK_SETS, 48, SPARK_SETS))],

@@ -30,8 +30,7 @@ from tests.support.compare import arrow_rows, assert_same_rows
 from tests.support.oracle import run_epochs
 from tests.support.script import Stream, at, read_epoch, span
 
-# Their Spark is that of other processes.
-pytestmark = [pytest.mark.spark, pytest.mark.crash]
+pytestmark = pytest.mark.crash
 
 #: The files of the streams, one of each stream in an epoch. Every epoch completes pairs, every one
 #: but the first closes windows and has rows that are late.
@@ -82,7 +81,7 @@ class Host:
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def host(tmp_path_factory: pytest.TempPathFactory, spark_processes: None) -> Iterator[Host]:
     folder = tmp_path_factory.mktemp("host")
     with open(folder / "errors", "w") as errors:
         process = subprocess.Popen(
@@ -171,6 +170,7 @@ def test_killed_once(place: str, epoch: int, tmp_path: Path, host: Host) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("spark_processes")
 @pytest.mark.parametrize("place", [*BEFORE, *(place for place, noted in AFTER if noted is None)])
 def test_killed_and_restarted_with_jvms_of_their_own(place: str, tmp_path: Path) -> None:
     """Nothing at all of the killed process is left for the next."""
