@@ -114,7 +114,10 @@ def paper_rows(chance: random.Random, setting: str, hours: int) -> Epochs:
     return epochs
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if i % 3 == 0 else pytest.mark.slow) for i, n in enumerate(QUERIES)],
+)
 def test_every_order_of_the_papers_queries(name: str, executor: Executor, tmp_path: Path) -> None:
     query = QUERIES[name]
     plan = plan_query(query.sql, CATALOG).plan
@@ -222,7 +225,7 @@ def crowded_habits(chance: random.Random, step: int, rows: int) -> Habits:
     return replace(dense_habits(chance, step), rows=rows, keys=2, null_value=0.05, late=0.1)
 
 
-@pytest.mark.parametrize("place", range(12))
+@pytest.mark.parametrize("place", range(8))
 def test_random_joins(
     place: int, seeds: Seeds, executor: Executor, tmp_path: Path, tally: Tally
 ) -> None:
@@ -230,7 +233,7 @@ def test_random_joins(
 
 
 @pytest.mark.parametrize(
-    "place", [0, 1, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 19))]
+    "place", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 18))]
 )
 def test_random_joins_on_spark(
     place: int, seeds: Seeds, on_spark: Executor, tmp_path: Path, tally: Tally

@@ -142,8 +142,9 @@ def test_an_index_forgets_by_the_watermark_of_its_own_join(
 
 
 def test_a_column_computed_from_the_time_is_not_the_time(
-    executor: Executor, tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
+    """Times less an hour are Spark's."""
     windows = "x JOIN c ON x.k = c.k GROUP BY x.v, trailing(x.ts, '60 seconds'), landmark(c.ts)"
     columns = ("k, v, ts, ts - INTERVAL 1 HOUR AS m", "k, ts - INTERVAL 1 HOUR AS m, v, ts")
     queries = {
@@ -154,7 +155,7 @@ def test_a_column_computed_from_the_time_is_not_the_time(
         {"a": rows((1, 1, 7200), (1, 1, 7210)), "c": rows((1, 7, 7205), (1, 8, 7210))},
         {"a": rows((1, 2, 7230)), "c": rows((1, 9, 7230))},
     ]
-    check(executor, tmp_path, queries, catalog(), epochs)
+    check(tiny_executor(spark), tmp_path, queries, catalog(), epochs)
 
 
 def test_a_joined_row_lives_as_long_as_all_of_its_rows(executor: Executor, tmp_path: Path) -> None:
