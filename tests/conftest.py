@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.costs import Costs, add_costs_option
 from tests.support.seeds import SeedPlugin, add_seed_option, seeds
 from tests.support.tally import Tallies, tally
 
@@ -50,6 +51,7 @@ MARKERS = {
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SeedPlugin(config), "seeds")
     config.pluginmanager.register(Tallies(config), "tallies")
+    config.pluginmanager.register(Costs(config), "costs")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -68,6 +70,7 @@ FILE_MANAGER = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_seed_option(parser)
+    add_costs_option(parser)
     parser.addoption(
         "--update-golden",
         action="store_true",
