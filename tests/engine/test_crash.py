@@ -52,8 +52,15 @@ BEFORE = [
     "commit.before:1",
     "flush.after:1",
 ]
-#: One of each kind, for the default run.
-SOME_BEFORE = ["intent.after:1", "state.after:3", "sink.after:2", "commit.before:1"]
+#: One of each kind, for the default run; as many as there are places after the commit.
+SOME_BEFORE = [
+    "intent.before:1",
+    "intent.after:1",
+    "state.after:3",
+    "sink.after:2",
+    "commit.before:1",
+    "flush.after:1",
+]
 #: The places after it, and the streams whose batch Spark had noted as done by then, if it matters.
 AFTER: list[tuple[str, str | None]] = [
     ("commit.after:1", None),
