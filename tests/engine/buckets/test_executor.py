@@ -26,8 +26,6 @@ from headrace.plan.types import BIGINT, STRING, Schema
 from headrace.state.arrangement import StateFile
 from tests.support.engine import forced, tiny_executor
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = Schema.of([("k", BIGINT), ("v", BIGINT)])
 
 
