@@ -62,12 +62,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(marker)
 
 
-#: Spark's own logs by way of Hadoop's file systems, as on clusters.
-FILE_MANAGER = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_seed_option(parser)
     add_costs_option(parser)
@@ -99,8 +93,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
-        # The usual one starts a process for every file of Spark's own logs, to set permissions.
-        .config("spark.sql.streaming.checkpointFileManagerClass", FILE_MANAGER)
         .config("spark.driver.memory", "3g")
         .config("spark.headrace.executor", os.environ.get("HEADRACE_TEST_EXECUTOR", "auto"))
         .config("spark.driver.host", "127.0.0.1")
