@@ -93,7 +93,8 @@ def tiny_executor(spark: SparkSession, **settings: str) -> Executor:
 
     There are more parts than tasks, so that a task gets several parts of one step.
     """
-    chosen = {"executor": FORCED_EXECUTOR, "tasks.rows": "2", "tasks.buckets": "3", **settings}
+    small = {"tasks.rows": "2", "tasks.buckets": "3", "tasks.leastRows": "0"}
+    chosen = {"executor": FORCED_EXECUTOR, **small, **settings}
     return Executor(spark, read_settings({f"spark.headrace.{k}": v for k, v in chosen.items()}))
 
 

@@ -36,7 +36,7 @@ def run_task(spec: Spec) -> Spec:
         return {"missing": "duckdb"}
     if duckdb.__version__ != spec["version"]:
         return {"missing": f"duckdb {spec['version']} (there is {duckdb.__version__})"}
-    connection = _database(spec["memory"]).cursor()
+    connection = _database(spec["memory"], spec.get("folder") or local_folder()).cursor()
     files = RemoteFiles(spec.get("stores", {}))
     try:
         connection.execute("SET TimeZone = 'UTC'")
@@ -48,26 +48,26 @@ def run_task(spec: Spec) -> Spec:
     return {"answers": answers}
 
 
-def _database(memory: str) -> Any:
+def _database(memory: str, folder: str) -> Any:
     """The database of this worker: opening one takes 20 ms, and a connection to it less than one.
 
     What a task makes is temporary, and ends with the task's own connection.
     """
     import duckdb
 
-    known: dict[str, Any] = worker_memory().setdefault("databases", {})
-    if memory not in known:
-        known[memory] = duckdb.connect(
+    known: dict[tuple[str, str], Any] = worker_memory().setdefault("databases", {})
+    if (memory, folder) not in known:
+        known[memory, folder] = duckdb.connect(
             config={
                 "threads": 1,
                 "memory_limit": memory,
-                "temp_directory": tempfile.mkdtemp(prefix="headrace-", dir=local_folder()),
+                "temp_directory": tempfile.mkdtemp(prefix="headrace-", dir=folder),
                 "preserve_insertion_order": False,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
             }
         )
-    return known[memory]
+    return known[memory, folder]
 
 
 class _Unsuitable(Exception):
