@@ -106,6 +106,7 @@ class ForeachBatchSink(QuerySink):
         self._recent_rows: int | None = None
 
     def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
+        count = None
         if epoch.executor.is_few(self._recent_rows):
             # Together with what other queries put out, and handed over as it is.
             written = yield Write(self.name, rows.query, rows.schema)
@@ -114,9 +115,9 @@ class ForeachBatchSink(QuerySink):
         else:
             frame = in_session(self._spark, epoch.executor.frame(rows.query)).persist()
             epoch.executor.count_jobs(1)
-            count = frame.count()
-        self._recent_rows = count
         try:
+            # Within: rows that cannot be read must not stay in Spark's cache as what they were.
+            count = self._recent_rows = frame.count() if count is None else count
             if count:
                 key = epoch.checkpoint.root, folded(self.name)
                 self._hand_over(key, frame, epoch.number, epoch.executor.gate)
