@@ -86,6 +86,12 @@ def test_what_fails_in_the_driver_is_done_by_tasks(
                 answer["error"] = "as if something were wrong here"
         return answers
 
+    assert run(tmp_path / "tasks", 0) >= 3
     monkeypatch.setattr(kernel, "run_task", refusing)
-    assert run(tmp_path, 1_000) >= 3
+    assert run(tmp_path / "refused", 1_000) >= 3
     assert refused
+    written = [
+        len(list((tmp_path / folder / "state").rglob("*.parquet")))
+        for folder in ("tasks", "refused")
+    ]
+    assert written[0] == written[1] > 0
