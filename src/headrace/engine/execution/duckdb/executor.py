@@ -215,7 +215,11 @@ class BucketExecutor:
         (spec,) = task_specs(pieces, 1, self._settings.task_memory)
         spec["folder"] = getattr(self._session.sparkContext, "_temp_dir", None)
         answers = {piece.index: Answers(piece) for piece in pieces}
-        for answer in kernel.run_task(spec)["answers"]:
+        try:
+            found = kernel.run_task(spec)["answers"]
+        except Exception:
+            return {}
+        for answer in found:
             answers[answer["write"]].add(answer)
         outcomes = {}
         for index, given in answers.items():
