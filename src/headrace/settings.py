@@ -88,10 +88,10 @@ def _positive_duration(text: str) -> int:
 
 
 def _rules(text: str) -> frozenset[str]:
-    from headrace.optimizer import RULES
+    from headrace.optimizer import JOIN_RULES, RULES
 
     names = frozenset(name.strip() for name in text.split(",") if name.strip())
-    if not names <= set(RULES):
+    if not names <= {*RULES, *JOIN_RULES}:
         raise ValueError(f"names of rules, such as {', '.join(sorted(RULES)[:3])}")
     return names
 
