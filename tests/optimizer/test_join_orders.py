@@ -471,7 +471,7 @@ def test_without_statistics_the_narrowest_window_is_first() -> None:
     assert best_without_statistics(graph).order == graph.written
 
 
-def test_many_streams_are_planned_greedily() -> None:
+def test_many_streams_are_planned() -> None:
     names = [f"s{i}" for i in range(12)]
     catalog = {name: Source(name, ROWS, "ts", 0) for name in names}
     sql = "SELECT s0.k FROM s0"
