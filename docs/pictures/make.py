@@ -10,7 +10,9 @@ from headrace.plan.durations import parse_duration
 from headrace.plan.nodes import Source, Table
 from headrace.plan.types import DataType, Schema
 from headrace.plan.window_graph import graph_cluster
-from headrace.planner.pane_layout import LayoutPolicy, PanePlan, describe_windows, plan_pane_layouts
+from headrace.planner.decision import PlannedQuery
+from headrace.planner.pane_layout import PanePlan, describe, plan_pane_layouts
+from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
 
 HERE = Path(__file__).resolve().parent
@@ -37,8 +39,8 @@ def windows_of_an_aggregate() -> str:
         " windows(window(ts, '20 minutes'), window(ts, '30 minutes'), window(ts, '40 minutes'))"
     )
     plan = optimize(plan_query(sql, {"readings": readings}).plan).plan
-    panes, _ = plan_pane_layouts([plan], PanePlan(), {}, LayoutPolicy())
-    (windows,) = describe_windows(plan, panes, {}, LayoutPolicy())
+    panes, _ = plan_pane_layouts([plan], PanePlan(), {}, PlannerPolicy())
+    (windows,) = describe(PlannedQuery(plan, plan, panes))
     beside = graph_cluster(windows.graph, "g", windows.title, windows.costs)
     return plan_dot(plan, beside=beside)
 

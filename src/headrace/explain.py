@@ -11,21 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headrace.cost.cost import Cost
 from headrace.cost.rows import flow_cost, row_flow
 from headrace.errors import QueryError
 from headrace.optimizer.advice import advise
 from headrace.optimizer.driver import Optimized
-from headrace.optimizer.early.describe import DescribedEarly, LateAggregate, aggregate_text
-from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, hourly_cost
-from headrace.optimizer.probing.describe import DescribedProbes, order_cost
 from headrace.optimizer.windows.describe import DescribedWindows
 from headrace.plan.dot import plan_dot
-from headrace.plan.join_graph import order_text
 from headrace.plan.json import plan_hash, to_json
 from headrace.plan.nodes import Node
 from headrace.plan.text import plan_text, plans_text
 from headrace.plan.window_graph import graph_cluster
+from headrace.planner.decision import Alternative
+from headrace.planner.explaining import Section
 from headrace.redaction import redacted, redacted_json
 from headrace.stats.catalog import NO_STATISTICS, Statistics
 
@@ -39,17 +36,6 @@ class Describable(Protocol):
 
 
 @dataclass(frozen=True)
-class Alternative:
-    """A valid plan for the query, and why it was chosen or not."""
-
-    name: str
-    cost: Cost
-    rule: str
-    chosen: bool
-    reason: str
-
-
-@dataclass(frozen=True)
 class Explanation:
     """All that ``explain`` prints from."""
 
@@ -58,12 +44,8 @@ class Explanation:
     steps: Sequence[Describable] = ()
     alternatives: Sequence[Alternative] = ()
     statistics: Statistics = NO_STATISTICS
-    #: Aggregates over windows that share work, or could.
-    windows: Sequence[DescribedWindows] = ()
-    #: Joins of streams, with the orders that they could have.
-    joins: Sequence[DescribedJoin | FixedJoin | DescribedProbes] = ()
-    #: Aggregates over joins, with the inputs that could be aggregated before.
-    early: Sequence[DescribedEarly | LateAggregate] = ()
+    #: What the planner decided of it, beside the other queries.
+    decided: Sequence[Section] = ()
     #: Who runs what is written in an epoch, and why.
     executors: Sequence[str] = ()
     #: What the engine advises, besides what the plan and the statistics show.
@@ -82,9 +64,7 @@ def _text(query: Explanation, mode: str) -> str:
         case "simple":
             return _joined(
                 _plan_section(query),
-                _windows_section(query),
-                _joins_section(query),
-                _early_section(query),
+                *_decision_sections(query),
                 _steps_section(query),
                 _executors_section(query),
             )
@@ -93,9 +73,7 @@ def _text(query: Explanation, mode: str) -> str:
                 _section("As written", plan_text(query.logical)),
                 _rules_section(query.optimized),
                 _plan_section(query),
-                _windows_section(query),
-                _joins_section(query),
-                _early_section(query),
+                *_decision_sections(query),
                 _steps_section(query),
                 _executors_section(query),
                 _alternatives_section(query),
@@ -104,16 +82,14 @@ def _text(query: Explanation, mode: str) -> str:
         case "cost":
             return _joined(
                 _cost_section(query),
-                _windows_section(query),
-                _joins_section(query),
-                _early_section(query),
+                *_decision_sections(query),
                 _alternatives_section(query),
                 _advice_section(query),
             )
         case "dot":
             beside = [
                 line
-                for number, windows in enumerate(query.windows)
+                for number, windows in enumerate(_windows(query))
                 for line in graph_cluster(windows.graph, f"g{number}", windows.title, windows.costs)
             ]
             return plan_dot(query.optimized.plan, _notes(query), beside)
@@ -135,25 +111,19 @@ def _plan_section(query: Explanation) -> str:
     return _section("Plan", plan_text(query.optimized.plan))
 
 
-def _windows_section(query: Explanation) -> str:
-    """Which windows are computed from which, and what that saves."""
-    if not query.windows:
-        return ""
-    return _section("Windows", "\n".join(windows.text for windows in query.windows))
+def _decision_sections(query: Explanation) -> list[str]:
+    """A section for each decision that has anything to tell."""
+    return [
+        _section(section.heading, "\n".join(part.text for part in section.parts))
+        for section in query.decided
+        if section.parts
+    ]
 
 
-def _joins_section(query: Explanation) -> str:
-    """In which order joins run, in which they could, and why not in others."""
-    if not query.joins:
-        return ""
-    return _section("Joins", "\n".join(join.text for join in query.joins))
-
-
-def _early_section(query: Explanation) -> str:
-    """Which inputs of joins are aggregated before them, what that costs, and why not others."""
-    if not query.early:
-        return ""
-    return _section("Early aggregation", "\n".join(part.text for part in query.early))
+def _windows(query: Explanation) -> list[DescribedWindows]:
+    """What has a graph of windows to draw."""
+    parts = (part for section in query.decided for part in section.parts)
+    return [part for part in parts if isinstance(part, DescribedWindows)]
 
 
 def _steps_section(query: Explanation) -> str:
@@ -241,24 +211,7 @@ def _as_json(query: Explanation) -> dict[str, Any]:
             for step in query.optimized.trace.steps
             if (count := len(step.firings))
         ],
-        "windows": [
-            {
-                "title": windows.title,
-                **windows.graph.to_json(),
-                "items": {"before": windows.items_before, "after": windows.items_after},
-                "seconds": {
-                    "before": windows.seconds_before.figure.number,
-                    "after": windows.seconds_after.figure.number,
-                },
-                "layouts": [
-                    {"name": entry.name, "cost": _cost_json(entry.cost)}
-                    for entry in windows.layouts
-                ],
-            }
-            for windows in query.windows
-        ],
-        "joins": [_join_json(join) for join in query.joins],
-        "early": [_early_json(part) for part in query.early],
+        **{section.key: [part.to_json() for part in section.parts] for section in query.decided},
         "steps": [step.describe() for step in query.steps],
         "rows_per_second": [
             {
@@ -268,11 +221,11 @@ def _as_json(query: Explanation) -> dict[str, Any]:
             }
             for node, flow in flows.items()
         ],
-        "cost": _cost_json(flow_cost(plan, query.statistics)),
+        "cost": flow_cost(plan, query.statistics).to_json(),
         "alternatives": [
             {
                 "name": choice.name,
-                "cost": _cost_json(choice.cost),
+                "cost": choice.cost.to_json(),
                 "rule": choice.rule,
                 "chosen": choice.chosen,
                 "reason": choice.reason,
@@ -281,75 +234,3 @@ def _as_json(query: Explanation) -> dict[str, Any]:
         ],
         "advice": _advice(query),
     }
-
-
-def _join_json(join: DescribedJoin | FixedJoin | DescribedProbes) -> dict[str, Any]:
-    if isinstance(join, FixedJoin):
-        return {"fixed": join.text}
-    if isinstance(join, DescribedProbes):
-        return _probes_json(join)
-    return {
-        "inputs": list(join.names),
-        "level": None if join.level is None else join.level.value,
-        "order": join.name(join.chosen),
-        "orders": [
-            {
-                "order": join.name(order),
-                "cost": _cost_json(hourly_cost(order)),
-                "rules": list(order.rules),
-            }
-            for order in join.orders
-        ],
-        "refused": [
-            {"order": order_text(order, join.names), "reason": reason}
-            for order, reason in join.refused
-        ],
-    }
-
-
-def _probes_json(join: DescribedProbes) -> dict[str, Any]:
-    known = join.statistics
-    edges = [] if known is None else [edge for edge in join.graph.edges if known.knows(edge)]
-    return {
-        "inputs": list(join.names),
-        "why": join.why,
-        "probes": {
-            join.names[driver]: [join.names[probed] for _, probed in sequence]
-            for driver, sequence in join.running.sequences.items()
-        },
-        "cost": _cost_json(order_cost(join.running)),
-        "written": _cost_json(order_cost(join.written)),
-        "statistics": [
-            {
-                "from": join.names[edge[0]],
-                "to": join.names[edge[1]],
-                "found": known.rates[edge],
-                "rows": known.means[edge],
-                "keys": known.keys[edge],
-            }
-            for edge in edges
-            if known is not None
-        ],
-        "changes": list(join.changes),
-    }
-
-
-def _early_json(part: DescribedEarly | LateAggregate) -> dict[str, Any]:
-    if isinstance(part, LateAggregate):
-        return {"aggregate": aggregate_text(part.node), "late": part.reason}
-    return {
-        "aggregate": aggregate_text(part.shape.node),
-        "inputs": list(part.shape.names),
-        "early": part.name(part.chosen),
-        "plans": [
-            {"early": part.name(choice), "cost": _cost_json(part.cost(choice))}
-            for choice in part.plans
-        ],
-        "declined": {part.shape.names[i]: reason for i, reason in part.shape.declined.items()},
-    }
-
-
-def _cost_json(cost: Cost) -> dict[str, Any]:
-    """An unknown cost is null, never a number."""
-    kind = type(cost.figure).__name__.lower()
-    return {"value": cost.figure.number, "kind": kind, "unit": cost.unit}

@@ -4,48 +4,34 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from headrace.cost.early_aggregation import plan_name
-from headrace.cost.rows import flow_cost
 from headrace.engine.engine import Engine
 from headrace.engine.introspection.progress import QueryState
+from headrace.engine.policy import planner_policy
 from headrace.errors import HeadraceError, QueryError
-from headrace.explain import Alternative, Explanation, explain
+from headrace.explain import Explanation, explain
 from headrace.names import query_name_advice
-from headrace.optimizer import Optimized, optimize
+from headrace.optimizer import RULES, Optimized, optimize
 from headrace.optimizer.early.describe import DescribedEarly
 from headrace.optimizer.early.shape import with_early
 from headrace.optimizer.joins.describe import (
-    DescribedJoin,
     fixed_joins,
-    hourly_cost,
     parse_order,
 )
-from headrace.optimizer.joins.search import JoinOrder
 from headrace.optimizer.joins.steps import Refusal, steps_of
-from headrace.optimizer.probing.describe import DescribedProbes, order_cost
-from headrace.optimizer.windows.layout import Sharing
-from headrace.plan.join_graph import inputs_of, join_graph, topmost_joins, with_order
+from headrace.plan.join_graph import join_graph, topmost_joins, with_order
 from headrace.plan.nodes import Node, OutputMode, Sink
 from headrace.plan.output_modes import natural_mode, output_modes
 from headrace.plan.text import plan_text
 from headrace.plan.types import Schema
-from headrace.planner.pane_layout import forced_sharings
-from headrace.planner.policy import join_policy
+from headrace.planner import early_aggregation
+from headrace.planner.decision import RankedPlan
+from headrace.planner.explaining import ranked_plans, sections
 from headrace.redaction import conceal_options
 from headrace.stats.catalog import Statistics
-
-
-def _order_reason(order: JoinOrder) -> str:
-    steps = [step for step in order.steps if step.implied is not None]
-    if not steps:
-        return "each pair by a condition of the query"
-    return "a pair by what its other conditions imply"
-
 
 _unnamed = itertools.count(1)
 
@@ -53,20 +39,6 @@ _unnamed = itertools.count(1)
 def _as_sink(plan: Node) -> Sink:
     """A plan as the query that would run."""
     return Sink(plan, "query", "results", natural_mode(plan))
-
-
-@dataclass(frozen=True)
-class RankedPlan:
-    """A valid plan of a query, as :meth:`Query.alternatives` lists it."""
-
-    info: Alternative
-    plan: Node
-
-    def __str__(self) -> str:
-        mark = "*" if self.info.chosen else " "
-        return (
-            f"{mark} {self.info.name}: cost {self.info.cost} ({self.info.rule}) {self.info.reason}"
-        )
 
 
 class Query:
@@ -96,7 +68,7 @@ class Query:
     def optimized(self) -> Optimized:
         """The plan that runs, and which rules made it."""
         if self._forced is not None:
-            return Optimized(self._forced, optimize(self._forced, frozenset(_all_rules())).trace)
+            return Optimized(self._forced, optimize(self._forced, frozenset(RULES)).trace)
         return optimize(self.plan, self._engine.settings.disabled_rules)
 
     def explain(self, extended: bool | str | None = None, mode: str | None = None) -> None:
@@ -106,101 +78,36 @@ class Query:
     def explanation(self, mode: str = "simple") -> str:
         """What :meth:`explain` prints."""
         optimized = self.optimized
-        sink = _as_sink(optimized.plan)
-        steps: list[Any] = self._engine.explaining.steps(sink)
+        explained = self._engine.explaining.beside_others(_as_sink(optimized.plan))
         ranked = [entry.info for entry in self.alternatives()]
         described = Explanation(
             self.plan,
             optimized,
-            steps,
+            explained.steps,
             ranked,
             self._statistics(),
-            self._engine.explaining.windows(sink),
-            self._engine.explaining.joins(optimized.plan),
-            self._engine.explaining.early(sink),
-            self._engine.explaining.executors(sink),
+            sections(explained.planned),
+            explained.executors,
         )
         return explain(described, mode)
 
     def alternatives(self) -> list[RankedPlan]:
         """The valid plans, cheapest first where costs are known, with the rule behind each."""
-        optimized = self.optimized
-        disabled = self._engine.settings.disabled_rules
-        found: dict[Node, RankedPlan] = {}
-
-        def add(name: str, plan: Node, rule: str, reason: str) -> None:
-            if plan not in found:
-                chosen = plan == optimized.plan
-                cost = flow_cost(plan, self._statistics())
-                found[plan] = RankedPlan(Alternative(name, cost, rule, chosen, reason), plan)
-
-        why = "forced by the user" if self._forced is not None else "all rules applied"
-        add("chosen", optimized.plan, "using" if self._forced else "all", why)
-        full = optimize(self.plan, disabled)
-        add("optimized", full.plan, "all", "all rules applied")
-        for rule in full.trace.fired:
-            plan = optimize(self.plan, disabled | {rule}).plan
-            add(f"without {rule}", plan, rule, "this rule left out")
-        add("as written", self.plan, "none", "no rule applied")
-        for forced in forced_sharings(full.plan, self._engine.loads):
-            info = Alternative(
-                f"windows share: {forced.sharing.value}",
-                forced.cost,
-                "factor_windows",
-                forced.plan == optimized.plan,
-                _SHARING_REASONS[forced.sharing],
-            )
-            found.setdefault(forced.plan, RankedPlan(info, forced.plan))
-        for joins in self._engine.explaining.joins(full.plan):
-            if isinstance(joins, DescribedJoin):
-                for order in joins.orders:
-                    plan = with_order(full.plan, joins.join, order.order)
-                    chosen = order is joins.chosen and optimized.plan == full.plan
-                    info = Alternative(
-                        f"join order {joins.name(order)}",
-                        hourly_cost(order),
-                        ", ".join(order.rules) or "none",
-                        chosen or plan == optimized.plan,
-                        _order_reason(order),
-                    )
-                    found.setdefault(plan, RankedPlan(info, plan))
-            elif isinstance(joins, DescribedProbes):
-                for sequence, probed in joins.alternatives.items():
-                    plan = with_order(full.plan, joins.join, sequence)
-                    info = Alternative(
-                        f"probe order {', '.join(joins.names[i] for i in inputs_of(sequence))}",
-                        order_cost(probed),
-                        "probe_order",
-                        plan == optimized.plan,
-                        "new rows of each input probe the others in this order",
-                    )
-                    found.setdefault(plan, RankedPlan(info, plan))
-        for early in self._engine.explaining.early(_as_sink(full.plan)):
-            if isinstance(early, DescribedEarly) and not early.forced:
-                for choice in early.plans:
-                    names = early.name(choice) if choice else "none"
-                    plan = with_early(full.plan, early.shape.node, names)
-                    info = Alternative(
-                        f"aggregated early: {early.name(choice)}",
-                        early.cost(choice),
-                        "early_aggregation",
-                        plan == optimized.plan or (choice == early.chosen and not self._forced),
-                        f"{plan_name(choice, len(early.shape.names))} of the paper",
-                    )
-                    found.setdefault(plan, RankedPlan(info, plan))
-        return list(found.values())
+        full = optimize(self.plan, self._engine.settings.disabled_rules).plan
+        planned = self._engine.explaining.alone(full, _as_sink(full))
+        return ranked_plans(self.plan, self.optimized, self._forced is not None, planned)
 
     def aggregated_early(self, *inputs: str) -> Query:
         """The same query with just these inputs of its join aggregated before the join, by their
         aliases; without any it is aggregated after it. What cannot be is refused, with the reason.
         """
         plan = self.optimized.plan
-        for early in self._engine.explaining.early(_as_sink(plan)):
+        explaining = self._engine.explaining
+        for early in early_aggregation.describe(explaining.alone(plan, _as_sink(plan))):
             if isinstance(early, DescribedEarly):
                 forced = with_early(plan, early.shape.node, ", ".join(inputs) or "none")
-                query = Query(self._engine, self._statistics, self.plan, forced)
-                self._engine.explaining.early(_as_sink(forced))
-                return query
+                explaining.alone(forced, _as_sink(forced))
+                return Query(self._engine, self._statistics, self.plan, forced)
             raise QueryError(
                 f"the query cannot be aggregated early: {early.reason}",
                 condition="INVALID_EARLY_AGGREGATION",
@@ -218,13 +125,14 @@ class Query:
         """
         plan = self.optimized.plan
         reasons: list[str] = []
+        disabled = planner_policy(self._engine.settings).disabled_join_rules
         for join in topmost_joins(plan):
             graph = join_graph(join)
             wanted = parse_order(graph, order)
             if isinstance(wanted, str):
                 reasons.append(wanted)
                 continue
-            steps = steps_of(graph, wanted, join_policy(self._engine.settings).disabled)
+            steps = steps_of(graph, wanted, disabled)
             if isinstance(steps, Refusal):
                 reasons.append(steps.reason)
                 continue
@@ -368,18 +276,6 @@ _WRONG_MODES = {
         "append",
     ),
 }
-
-_SHARING_REASONS = {
-    Sharing.NONE: "each window from panes of its own",
-    Sharing.WINDOWS: "windows from other windows that were asked for",
-    Sharing.FACTORS: "auxiliary windows where they pay",
-}
-
-
-def _all_rules() -> list[str]:
-    from headrace.optimizer import RULES
-
-    return list(RULES)
 
 
 def _mode(extended: bool | str | None, mode: str | None) -> str:

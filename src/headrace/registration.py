@@ -7,7 +7,7 @@ what depends on the output mode or on a sink is left for ``start()``.
 
 from __future__ import annotations
 
-from headrace.compiler.compile import compile_queries
+from headrace.compiler.planning import plan_all
 from headrace.engine.introspection.check import check_names
 from headrace.errors import HeadraceError
 from headrace.optimizer import optimize
@@ -32,7 +32,7 @@ def check_plan(
 
 
 def _compile(plan: Node) -> None:
-    compile_queries([LiveQuery(Sink(plan, "query", "results", natural_mode(plan)), None)])
+    plan_all([LiveQuery(Sink(plan, "query", "results", natural_mode(plan)), None)])
 
 
 def _placed(error: HeadraceError, plan: Node, places: Places) -> HeadraceError:

@@ -17,13 +17,14 @@ from headrace.names import first_twice, folded, known_as, relation_name_advice, 
 from headrace.plan.durations import parse_duration, positive_duration
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Node, Source, Table
 from headrace.plan.types import TIMESTAMP, DataType, Field, Schema
-from headrace.query import Query, QueryHandle, QueryWriter, RankedPlan
+from headrace.planner.decision import RankedPlan
+from headrace.query import Query, QueryHandle, QueryWriter
 from headrace.redaction import redacted_json
 from headrace.registration import check_plan
 from headrace.settings import Settings, read_settings
 from headrace.sql import AskedFunction, plan_query
 from headrace.sql.places import NO_PLACES, Places
-from headrace.stats.catalog import NO_STATISTICS, Statistics
+from headrace.stats.catalog import Statistics
 
 if TYPE_CHECKING:
     from headrace.builder import QueryBuilder
@@ -204,7 +205,7 @@ class Headrace:
 
     def statistics(self) -> Statistics:
         """What is known about the streams."""
-        return self._engine.statistics if self._engine.statistics is not None else NO_STATISTICS
+        return self._engine.statistics.streams
 
     def explain(self, mode: str = "simple") -> None:
         """Print the plan of all queries that were started, with what they share named once.

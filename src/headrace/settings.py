@@ -7,9 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 
+from headrace.cost.jobs import ROWS_PER_JOB
 from headrace.errors import DurationError, SettingError
 from headrace.names import folded
+from headrace.optimizer import JOIN_RULES, RULES
+from headrace.optimizer.probing.strategies import STRATEGIES
 from headrace.plan.durations import parse_duration
+from headrace.planner.names import DECISION_NAMES
+from headrace.planner.policy import LEAST_GAIN, ProbeCycle
 
 PREFIX = "spark.headrace."
 
@@ -26,19 +31,6 @@ class Setting:
     @property
     def full_key(self) -> str:
         return PREFIX + self.key
-
-
-@dataclass(frozen=True)
-class ProbeCycle:
-    """How long statistics of probes are collected: in epochs, or in milliseconds."""
-
-    epochs: int = 1
-    milliseconds: int | None = None
-
-    def is_over(self, epochs: int, milliseconds: float) -> bool:
-        if self.milliseconds is not None:
-            return milliseconds >= self.milliseconds
-        return epochs >= self.epochs
 
 
 @dataclass(frozen=True)
@@ -88,18 +80,13 @@ def _positive_duration(text: str) -> int:
 
 
 def _rules(text: str) -> frozenset[str]:
-    from headrace.optimizer import JOIN_RULES, RULES
-
+    switchable = (*RULES, *JOIN_RULES, *DECISION_NAMES)
     names = frozenset(name.strip() for name in text.split(",") if name.strip())
-    if not names <= {*RULES, *JOIN_RULES}:
-        raise ValueError(f"names of rules, such as {', '.join(sorted(RULES)[:3])}")
+    for name in sorted(names - set(switchable)):
+        near = get_close_matches(name, switchable, 1)
+        meant = f", where {name!r} may be {near[0]!r}" if near else ""
+        raise ValueError(f"names of rules and decisions{meant}; docs/settings.md lists them")
     return names
-
-
-def _strategy(text: str) -> str:
-    from headrace.optimizer.probing.strategies import STRATEGIES
-
-    return _one_of(*STRATEGIES)(text)
 
 
 def _at_least_one(text: str) -> int:
@@ -333,7 +320,9 @@ SETTINGS: tuple[Setting, ...] = (
         "optimizer.disabledRules",
         "",
         _rules,
-        "Names of optimizer rules that are not applied, separated by commas.",
+        "Names of optimizer rules, of rules for orders of joins and of planner decisions that are "
+        "turned off, separated by commas. A decision that is turned off leaves things as they are "
+        "written: nothing is merged or shared, nothing changes places.",
     ),
     Setting(
         "joins.reorder",
@@ -370,6 +359,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Milliseconds that the SMT solver may take to prove two predicates equal; 0 never asks it.",
     ),
     Setting(
+        "merge.sharedRows",
+        str(ROWS_PER_JOB),
+        _count,
+        "The new rows of an operator that several queries read are computed once and written, if "
+        "reading what they are made of again for each would read more than so many rows.",
+    ),
+    Setting(
         "probe.use",
         "auto",
         _one_of("auto", "always", "never"),
@@ -379,7 +375,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "probe.strategy",
         "dp_pick",
-        _strategy,
+        _one_of(*STRATEGIES),
         "How the orders are chosen in which new rows of an input probe the others: the cheapest "
         "sequence (dp_pick), as written (fixed_order), by selectivity (selectivity_first), the "
         "cheapest next probe (cost_greedy), or the cheapest sequence by half of the cost "
@@ -413,12 +409,6 @@ SETTINGS: tuple[Setting, ...] = (
         "to be those of the last one.",
     ),
     Setting(
-        "probe.leastGain",
-        "0.1",
-        _share,
-        "The share of its cost that a new probe order must be expected to save.",
-    ),
-    Setting(
         "windows.sharing",
         "factors",
         _one_of("none", "windows", "factors"),
@@ -448,7 +438,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "replan.leastGain",
-        "0.2",
+        str(LEAST_GAIN),
         _share,
         "The share of its cost that a new plan must be expected to save before it replaces one "
         "that runs.",
@@ -498,13 +488,13 @@ class Settings:
     merge_strategy: str
     merge_arithmetic: str
     merge_solver_ms: int
+    shared_rows: int
     probe_use: str
     probe_strategy: str
     probe_cost_model: str
     probe_cycle: ProbeCycle
     probe_history: int
     probe_smoothing: bool
-    probe_least_gain: float
     window_sharing: str
     window_closing: str
     window_cost_model: str
@@ -514,7 +504,10 @@ class Settings:
 
 
 #: Keys by which settings were once called, and still may be.
-RENAMED = {"stream.idleTimeout": "epoch.absenceTimeout"}
+RENAMED = {
+    "stream.idleTimeout": "epoch.absenceTimeout",
+    "probe.leastGain": "replan.leastGain",
+}
 
 
 def read_settings(conf: Mapping[str, str]) -> Settings:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from headrace.errors import SqlError
+from headrace.optimizer import JOIN_RULES, STAGES
+from headrace.planner import DECISIONS
 from headrace.settings import settings_table
 from headrace.sql import functions_table
 from headrace.sql.refusals import REFUSALS
@@ -110,8 +112,34 @@ def _words(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def decisions_part() -> str:
+    """What the planner decides, in its order."""
+    lines = ["| decision | when | from | settings |", "|---|---|---|---|"]
+    for decision in DECISIONS:
+        figures = _words(decision.reads) or "the plans alone"
+        settings = _words(decision.settings)
+        lines.append(
+            f"| `{decision.name}`: {decision.what} | {decision.when} | {figures} | {settings} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def switches_part() -> str:
+    """All names of rules and decisions that can be turned off."""
+    rules = dict.fromkeys(rule.name for stage in STAGES for rule in stage.rules)
+    return "\n".join(
+        (
+            f"- rules of the optimizer: {_words(rules)}",
+            f"- rules for orders of joins: {_words(JOIN_RULES)}",
+            f"- decisions: {_words(decision.name for decision in DECISIONS)}",
+            "",
+        )
+    )
+
+
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "settings.md": {"settings": settings_part},
+    "settings.md": {"settings": settings_part, "switches": switches_part},
+    "design.md": {"decisions": decisions_part},
     "sql.md": {
         "refusals": refusals_part,
         "scalars": scalars_part,

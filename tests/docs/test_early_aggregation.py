@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.compiler.compile import compile_queries
-from headrace.compiler.early_choices import describe_early
+from headrace.compiler.planning import plan_all
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source
 from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
-from headrace.planner.early_aggregation import EarlyMemory
-from headrace.planner.join_order import JoinMemory
+from headrace.planner.decision import PlannedQuery
+from headrace.planner.early_aggregation import describe
 from headrace.planner.live_query import LiveQuery
 from headrace.sql import plan_query
-from headrace.state.committed import Committed
 from tests.docs.examples import (
     Example,
     document,
@@ -57,8 +55,9 @@ def test_the_query_is_explained_as_shown(update_golden: bool) -> None:
 def explained(sql: str, catalog: dict[str, Source]) -> str:
     plan = optimize(plan_query(sql, catalog).plan).plan
     sink = Sink(plan, "q", "memory", OutputMode.APPEND)
-    physical = compile_queries([LiveQuery(sink, None)])
-    (early,) = describe_early(plan, physical, EarlyMemory(), JoinMemory(), Committed(epoch=0))
+    physical = plan_all([LiveQuery(sink, None)])
+    planned = PlannedQuery(plan, plan, physical.panes, early_choices=physical.early_choices)
+    (early,) = describe(planned)
     return f"```text\n== Early aggregation ==\n{early.text}\n```\n"
 
 

@@ -7,8 +7,9 @@ import re
 from headrace.plan.join_graph import join_graph, topmost_joins
 from headrace.plan.nodes import Source
 from headrace.plan.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Schema
-from headrace.planner.probe_order import ProbeMemory, ProbePolicy
-from headrace.settings import ProbeCycle
+from headrace.planner.policy import PlannerPolicy
+from headrace.planner.probe_order import ProbeOrders
+from headrace.planner.statistics import RuntimeStatistics
 from headrace.sql import plan_query
 from tests.docs.examples import document
 from tests.docs.generated import check_parts
@@ -43,8 +44,7 @@ def test_the_query_is_explained_as_shown(update_golden: bool) -> None:
         for name, columns in COLUMNS.items()
     }
     join = next(topmost_joins(plan_query(sql[1], catalog).plan))
-    policy = ProbePolicy(cycle=ProbeCycle(epochs=1))
-    memory = ProbeMemory.of(join, join_graph(join), policy)
+    orders = ProbeOrders.begin(join, join_graph(join), PlannerPolicy(), RuntimeStatistics())
     observed = {
         "counts": [
             (*pair, 1_000, round(1_000 * rate), round(1_000 * rate * rows))
@@ -58,6 +58,6 @@ def test_the_query_is_explained_as_shown(update_golden: bool) -> None:
         "seconds": {"statistics": 0.01, "all": 1.0},
     }
     for epoch in (1, 2, 3):
-        memory.learn(epoch, [observed])
-    shown = f"```text\n== Joins ==\n{memory.describe(join, []).text}\n```\n"
+        orders.learn(epoch, [observed])
+    shown = f"```text\n== Joins ==\n{orders.describe(join, []).text}\n```\n"
     check_parts(PROBE_ORDER, {"explain": shown}, update_golden)

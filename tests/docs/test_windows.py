@@ -8,7 +8,9 @@ from pathlib import Path
 
 from headrace.plan.nodes import Source
 from headrace.plan.types import DOUBLE, STRING, TIMESTAMP, Schema
-from headrace.planner.pane_layout import LayoutPolicy, PanePlan, describe_windows, plan_pane_layouts
+from headrace.planner.decision import PlannedQuery
+from headrace.planner.pane_layout import PanePlan, describe, plan_pane_layouts
+from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,8 +26,8 @@ def test_the_example_is_explained_as_shown() -> None:
     assert sql
     assert shown
     plan = plan_query(sql[1], {"readings": READINGS}).plan
-    panes, _ = plan_pane_layouts([plan], PanePlan(), {}, LayoutPolicy())
-    (windows,) = describe_windows(plan, panes, {}, LayoutPolicy())
+    panes, _ = plan_pane_layouts([plan], PanePlan(), {}, PlannerPolicy())
+    (windows,) = describe(PlannedQuery(plan, plan, panes))
     assert windows.text == shown[1].rstrip("\n")
 
 

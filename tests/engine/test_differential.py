@@ -21,14 +21,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.epochs import shared_rows as holding
 from headrace.engine.execution.executor import Executor
 from headrace.plan.nodes import Source
+from headrace.planner.policy import PlannerPolicy
 from tests.support.compare import assert_same_rows
 from tests.support.engine import (
     ALL_WINDOW_PLANS,
     FORCED_EXECUTOR,
-    WindowPlan,
     run_engine,
     tiny_executor,
 )
@@ -94,11 +93,16 @@ def idle_group_of(seed: int) -> list[Case]:
     return [productive(replace(case, epochs=epochs, idle=idle), chance) for case in cases]
 
 
+def policies_of(seed: int) -> tuple[PlannerPolicy, ...]:
+    """What is asked of the planner; every second group computes what several queries read once,
+    however few rows it is."""
+    policies = ALL_WINDOW_PLANS if seed % 3 == 1 else (PlannerPolicy(),)
+    return tuple(replace(p, rows_per_job=0) for p in policies) if seed % 2 else policies
+
+
 def check(seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Case]]) -> Tally:
     """Run one group; what it tried."""
     cases = {f"q{number}": case for number, case in enumerate(of(seed))}
-    # Every second group computes what several queries read once, however few rows it is.
-    holding.LEAST_ROWS = 0 if seed % 2 else 200_000
     some = cases["q0"]
     run = run_engine(
         executors[0],
@@ -109,7 +113,7 @@ def check(seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Cas
         folder,
         restart_after=frozenset({len(some.epochs) // 2}),
         # Every third group changes its mind about windows between the epochs.
-        plans=ALL_WINDOW_PLANS if seed % 3 == 1 else (WindowPlan(),),
+        plans=policies_of(seed),
         then=executors[1],
         idle=some.idle,
     )

@@ -19,10 +19,10 @@ from headrace.optimizer.joins.steps import Refusal, steps_of
 from headrace.plan.join_graph import JoinGraph, join_graph, left_deep, topmost_joins, with_order
 from headrace.plan.nodes import Node, Order, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
-from headrace.planner.join_order import JoinPolicy
+from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import WindowPlan, run_engine, tiny_executor
+from tests.support.engine import run_engine, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.oracle_batch import run_batch
 from tests.support.streams import (
@@ -45,7 +45,7 @@ SOURCES = tuple(Source(name, COLUMNS, "ts", 2_000 * i) for i, name in enumerate(
 ITEMS = Table("items", Schema.of((("k", BIGINT), ("label", STRING))))
 CATALOG: dict[str, Source | Table] = {**{s.stream: s for s in SOURCES}, "items": ITEMS}
 #: Plans that alternate between the epochs: in one pass, in terms, and whichever costs less.
-PASSES = tuple(WindowPlan(joins=JoinPolicy(passes=p)) for p in ("whole", "terms", "auto"))
+PASSES = tuple(PlannerPolicy(join_passes=p) for p in ("whole", "terms", "auto"))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def check(
     tables: dict[str, list[Row]],
     folder: Path,
     context: str,
-    ways: tuple[WindowPlan, ...] = PASSES,
+    ways: tuple[PlannerPolicy, ...] = PASSES,
 ) -> int:
     """All plans mean the same: what each puts out, against the first one by the oracle."""
     run = run_engine(

@@ -14,11 +14,11 @@ from headrace.errors import HeadraceError, QueryError
 from headrace.optimizer import optimize
 from headrace.plan.join_graph import topmost_joins
 from headrace.plan.nodes import OutputMode
-from headrace.planner.join_order import JoinPolicy
+from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
 from tests.engine.test_join_orders import BEGIN, CATALOG
 from tests.support.compare import assert_same_rows
-from tests.support.engine import WindowPlan, run_engine, tiny_executor
+from tests.support.engine import run_engine, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.streams import Epochs
 
@@ -196,7 +196,7 @@ def changes_of_order(spark: SparkSession, folder: Path, least_gain: float) -> li
         {"items": []},
         folder,
         as_given=frozenset({"q"}),
-        plans=(WindowPlan(joins=JoinPolicy(passes="whole", least_gain=least_gain)),),
+        plans=(PlannerPolicy(join_passes="whole", least_gain=least_gain),),
     )
     for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
         assert_same_rows(actual, wanted)

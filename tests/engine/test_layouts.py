@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 
-from headrace.compiler.compile import compile_queries
+from headrace.compiler.planning import PlanState, plan_all
 from headrace.operators.panes.pane_store import PaneStore
 from headrace.optimizer import optimize
 from headrace.optimizer.windows.layout import CostModel, PaneLayout, Sharing, layouts
 from headrace.plan.nodes import Aggregate, Node, OutputMode, Sink
 from headrace.plan.windows import Hopping, tumbling
+from headrace.planner.decision import PlannedQuery
 from headrace.planner.grouping import Grouping
 from headrace.planner.live_query import LiveQuery
 from headrace.planner.pane_layout import (
     Generation,
-    LayoutPolicy,
     PanePlan,
-    describe_windows,
+    describe,
     forced_sharings,
     plan_pane_layouts,
 )
+from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
 from headrace.stats.load import Load, observed_load
 from tests.support.plans import BIDS
@@ -59,12 +60,13 @@ def active_stores(*plans: Node, panes: PanePlan | None = None) -> list[str]:
     queries = [
         LiveQuery(Sink(p, f"q{i}", "memory", OutputMode.APPEND), None) for i, p in enumerate(plans)
     ]
-    stores = compile_queries(queries, panes).stores
+    state = PlanState() if panes is None else PlanState(panes, settled=True)
+    stores = plan_all(queries, state).stores
     return [s.name for s in stores if isinstance(s, PaneStore) and s.active]
 
 
 def test_windows_of_one_query_share_their_common_pane() -> None:
-    decided, changes = plan_pane_layouts([counts(20, 30, 40)], PanePlan(), {}, LayoutPolicy())
+    decided, changes = plan_pane_layouts([counts(20, 30, 40)], PanePlan(), {}, PlannerPolicy())
     assert minutes(decided) == [[10]]
     assert not changes
 
@@ -72,7 +74,7 @@ def test_windows_of_one_query_share_their_common_pane() -> None:
 def test_queries_share_whatever_columns_they_aggregate() -> None:
     one, two = counts(20), counts(30, what="SUM(price)")
     assert Grouping.of(aggregate(one)).family == Grouping.of(aggregate(two)).family
-    decided, _ = plan_pane_layouts([one, two], PanePlan(), {}, LayoutPolicy())
+    decided, _ = plan_pane_layouts([one, two], PanePlan(), {}, PlannerPolicy())
     assert minutes(decided) == [[10]]
     assert len(active_stores(one, two, panes=decided)) == 1
 
@@ -87,7 +89,7 @@ def test_another_filter_or_key_is_another_grouping() -> None:
 
 def test_a_coarser_grouping_takes_the_panes_of_a_finer_one() -> None:
     finer, coarser, total = counts(20, keys="auction, bidder"), counts(30), counts(40, keys="")
-    decided, _ = plan_pane_layouts([total, coarser, finer], PanePlan(), {}, LayoutPolicy())
+    decided, _ = plan_pane_layouts([total, coarser, finer], PanePlan(), {}, PlannerPolicy())
     assert len(decided.hosts) == 2
     assert minutes(decided) == [[10]]
     assert len(active_stores(total, coarser, finer, panes=decided)) == 1
@@ -95,48 +97,48 @@ def test_a_coarser_grouping_takes_the_panes_of_a_finer_one() -> None:
 
 def test_the_order_of_keys_makes_no_other_grouping() -> None:
     one, two = counts(20, keys="auction, bidder"), counts(30, keys="bidder, auction")
-    decided, _ = plan_pane_layouts([one, two], PanePlan(), {}, LayoutPolicy())
+    decided, _ = plan_pane_layouts([one, two], PanePlan(), {}, PlannerPolicy())
     assert len(active_stores(one, two, panes=decided)) == 1
 
 
 def test_explain_tells_of_the_panes_that_others_made_necessary() -> None:
     mine, other = counts(20), counts(30, keys="auction, bidder")
-    decided, _ = plan_pane_layouts([other, mine], PanePlan(), {}, LayoutPolicy())
-    (windows,) = describe_windows(mine, decided, {}, LayoutPolicy())
+    decided, _ = plan_pane_layouts([other, mine], PanePlan(), {}, PlannerPolicy())
+    (windows,) = describe(PlannedQuery(mine, mine, decided))
     assert windows.title == "auction of bids, from panes by auction, bidder"
     assert windows.graph.factors == (tumbling(10 * MINUTE),)
 
 
 def test_a_grouping_keeps_its_host_when_the_finer_query_leaves() -> None:
     finer, coarser = counts(20, keys="auction, bidder"), counts(30)
-    both, _ = plan_pane_layouts([finer, coarser], PanePlan(), {}, LayoutPolicy())
-    alone, changes = plan_pane_layouts([coarser], both, {}, LayoutPolicy())
+    both, _ = plan_pane_layouts([finer, coarser], PanePlan(), {}, PlannerPolicy())
+    alone, changes = plan_pane_layouts([coarser], both, {}, PlannerPolicy())
     assert alone.hosts == both.hosts
     assert not changes
     # The host's other key is still read, or its panes could not be made.
     queries = [LiveQuery(Sink(coarser, "q", "memory", OutputMode.APPEND), None)]
-    assert "bidder" in compile_queries(queries, alone).sources["bids"].schema
+    assert "bidder" in plan_all(queries, PlanState(alone, settled=True)).sources["bids"].schema
 
 
 def test_a_grouping_that_has_panes_of_its_own_takes_no_host() -> None:
     finer, coarser = counts(20, keys="auction, bidder"), counts(30)
-    first, _ = plan_pane_layouts([coarser], PanePlan(), {}, LayoutPolicy())
-    both, _ = plan_pane_layouts([finer, coarser], first, {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([coarser], PanePlan(), {}, PlannerPolicy())
+    both, _ = plan_pane_layouts([finer, coarser], first, {}, PlannerPolicy())
     assert not both.hosts
 
 
 def test_a_host_that_saves_nothing_is_none() -> None:
     finer, coarser = counts(20, keys="auction, bidder"), counts(30)
-    first, _ = plan_pane_layouts([finer], PanePlan(), {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([finer], PanePlan(), {}, PlannerPolicy())
     (family,) = first.generations
     sparse = Load(1_000_000, 1_000_000, 10_000_000)
-    both, _ = plan_pane_layouts([finer, coarser], first, {family: sparse}, LayoutPolicy())
+    both, _ = plan_pane_layouts([finer, coarser], first, {family: sparse}, PlannerPolicy())
     assert not both.hosts
 
 
 def test_a_window_that_needs_another_pane_begins_a_generation() -> None:
-    first, _ = plan_pane_layouts([counts(20)], PanePlan(), {}, LayoutPolicy())
-    second, changes = plan_pane_layouts([counts(20), counts(30)], first, {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([counts(20)], PanePlan(), {}, PlannerPolicy())
+    second, changes = plan_pane_layouts([counts(20), counts(30)], first, {}, PlannerPolicy())
     (generations,) = second.generations.values()
     assert [g.number for g in generations] == [1, 2]
     assert "windows that need it" in changes[0].text
@@ -146,8 +148,8 @@ def test_a_window_that_needs_another_pane_begins_a_generation() -> None:
 
 
 def test_a_window_that_fits_the_panes_changes_nothing() -> None:
-    first, _ = plan_pane_layouts([counts(20, 30)], PanePlan(), {}, LayoutPolicy())
-    second, changes = plan_pane_layouts([counts(20, 30), counts(50)], first, {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([counts(20, 30)], PanePlan(), {}, PlannerPolicy())
+    second, changes = plan_pane_layouts([counts(20, 30), counts(50)], first, {}, PlannerPolicy())
     assert not changes
     assert minutes(second) == [[10]]
 
@@ -158,23 +160,23 @@ def test_a_layout_changes_only_for_a_gain() -> None:
         "SELECT COUNT(*) AS n FROM bids GROUP BY auction, "
         "windows(window(ts, '60 seconds'), window(ts, '61 seconds'))"
     )
-    first, _ = plan_pane_layouts([node], PanePlan(), {}, LayoutPolicy())
+    first, _ = plan_pane_layouts([node], PanePlan(), {}, PlannerPolicy())
     (family,) = first.generations
     (generation,) = first.generations[family]
     assert [p.length for p in generation.layout.panes] == [1_000]
     few_rows_each = Load(1_000_000, 1_000_000, 1_000)
     kept, _ = plan_pane_layouts(
-        [node], first, {family: few_rows_each}, LayoutPolicy(least_gain=0.99)
+        [node], first, {family: few_rows_each}, PlannerPolicy(least_gain=0.99)
     )
     assert len(kept.generations[family]) == 1
-    changed, changes = plan_pane_layouts([node], first, {family: few_rows_each}, LayoutPolicy())
+    changed, changes = plan_pane_layouts([node], first, {family: few_rows_each}, PlannerPolicy())
     assert [p.length for p in changed.generations[family][-1].layout.panes] == [60_000, 61_000]
     assert "expected to save" in changes[0].text
 
 
 def test_a_plan_survives_json() -> None:
     decided, _ = plan_pane_layouts(
-        [counts(20, keys="auction, bidder"), counts(30)], PanePlan(), {}, LayoutPolicy()
+        [counts(20, keys="auction, bidder"), counts(30)], PanePlan(), {}, PlannerPolicy()
     )
     again = PanePlan.from_json(json.loads(json.dumps(decided.to_json())))
     assert again == decided

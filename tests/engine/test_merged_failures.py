@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from headrace.engine.epochs import shared_rows as holding
 from tests.support.compare import assert_same_rows, spark_rows
 from tests.support.script import (
     AddData,
@@ -109,11 +108,8 @@ def test_a_broken_folder_of_one_of_equal_queries(
     )
 
 
-def test_rows_held_beside_a_join_that_fails(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_held_beside_a_join_that_fails(spark: SparkSession, tmp_path: Path) -> None:
     """What is held later in an epoch must not take the place of what was held before."""
-    monkeypatch.setattr(holding, "LEAST_ROWS", 0)
     join = (
         "FROM bids b JOIN asks a ON b.k = a.k "
         "AND window(b.ts, '10 seconds') = window(a.ts, '10 seconds')"
@@ -149,7 +145,10 @@ def test_rows_held_beside_a_join_that_fails(
         CheckEpochs("pairs_too", [("a", 6, 2)], [("a", 1, 2), ("a", 8, 3)]),
         CheckEpochs("largest", [], [("a", span(0, 10), 1), ("a", span(10, 20), 1)]),
         CheckEpochs("largest_too", [], [("a", span(0, 10), 2), ("a", span(10, 20), 2)]),
-        settings={"spark.headrace.executor": "spark"},
+        settings={
+            "spark.headrace.executor": "spark",
+            "spark.headrace.merge.sharedRows": "0",
+        },
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.engine.epochs import shared_rows as holding
+from headrace.cost.jobs import ROWS_PER_JOB
 from tests.support.compare import assert_same_rows
 from tests.support.oracle import run_epochs
 from tests.support.script import (
@@ -222,12 +222,9 @@ def test_a_late_joiner_is_merged_once_it_has_caught_up(spark: SparkSession, tmp_
     )
 
 
-@pytest.mark.parametrize("least_rows", [0, holding.LEAST_ROWS])
-def test_joins_in_common(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_rows: int
-) -> None:
+@pytest.mark.parametrize("shared_rows", [0, ROWS_PER_JOB])
+def test_joins_in_common(spark: SparkSession, tmp_path: Path, shared_rows: int) -> None:
     """Queries over the same join that differ in what follows share it, held or not."""
-    monkeypatch.setattr(holding, "LEAST_ROWS", least_rows)
     join = (
         "FROM bids b JOIN asks a ON b.k = a.k "
         "AND window(b.ts, '10 seconds') = window(a.ts, '10 seconds')"
@@ -257,7 +254,8 @@ def test_joins_in_common(
         *steps,
         Check("one join", lambda s: base(s, "pairs") == base(s, "pairs_swapped")),
         Check("within it", lambda s: base(s, "pairs") == base(s, "few") == base(s, "positive")),
-        Check("held for an epoch", lambda s: bool(held_files(s)) == (least_rows == 0)),
+        Check("held for an epoch", lambda s: bool(held_files(s)) == (shared_rows == 0)),
+        settings={"spark.headrace.merge.sharedRows": str(shared_rows)},
     )
     epochs = [
         {"bids": BIDS.table(ours).to_pylist(), "asks": ASKS.table(theirs).to_pylist()}

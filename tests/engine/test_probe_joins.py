@@ -22,12 +22,10 @@ from headrace.engine.execution.executor import Executor
 from headrace.optimizer.probing.strategies import STRATEGIES
 from headrace.plan.nodes import Node, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Schema
-from headrace.planner.join_order import JoinPolicy
-from headrace.planner.probe_order import ProbePolicy
-from headrace.settings import ProbeCycle
+from headrace.planner.policy import PlannerPolicy, ProbeCycle
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import WindowPlan, run_engine, tiny_executor
+from tests.support.engine import run_engine, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.streams import Epochs, Row
 from tests.support.tally import Tally
@@ -46,14 +44,14 @@ CATALOG: dict[str, Source | Table] = {
 KEYS = (("k", "k"), ("k", "k"), ("k", "j"), ("j", "j"), ("s", "s"), ("d", "d"), ("k", "v"))
 
 
-def plans_of(**policy: Any) -> WindowPlan:
-    return WindowPlan(joins=JoinPolicy(probing=ProbePolicy(cycle=ProbeCycle(epochs=1), **policy)))
+def plans_of(**policy: Any) -> PlannerPolicy:
+    return PlannerPolicy(probe_cycle=ProbeCycle(epochs=1), **policy)
 
 
 #: Every strategy, and the delta join that reads all rows.
 STRATEGY_PLANS = (
-    *(plans_of(strategy=name, least_gain=0.0) for name in STRATEGIES),
-    plans_of(use="never"),
+    *(plans_of(probe_strategy=name, least_gain=0.0) for name in STRATEGIES),
+    plans_of(probe_use="never"),
 )
 
 
@@ -150,7 +148,7 @@ def check(
     queries: dict[str, str],
     epochs: Epochs,
     folder: Path,
-    plans: tuple[WindowPlan, ...],
+    plans: tuple[PlannerPolicy, ...],
     catalog: dict[str, Source | Table] = CATALOG,
     restart_after: frozenset[int] = frozenset(),
 ) -> dict[str, int]:
@@ -261,7 +259,7 @@ def test_windows_and_intervals_beside_equal_keys(executor: Executor, tmp_path: P
         "ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS) s JOIN c ON s.k = c.k",
     }
     epochs = [{name: rows_of(10, lambda i: i % 4, e) for name in "abc"} for e in range(4)]
-    plans = (plans_of(use="always"), plans_of(use="auto"))
+    plans = (plans_of(probe_use="always"), plans_of(probe_use="auto"))
     assert (
         sum(
             check(executor, queries, epochs, tmp_path, plans, restart_after=frozenset({1})).values()
@@ -279,7 +277,9 @@ def test_an_input_that_has_two_keys_of_one_class(executor: Executor, tmp_path: P
     epochs = [{name: rows_of(14, lambda i: i % 9, e) for name in "abc"} for e in range(2)]
     assert (
         sum(
-            check(executor, queries, epochs, tmp_path, (plans_of(), plans_of(use="never"))).values()
+            check(
+                executor, queries, epochs, tmp_path, (plans_of(), plans_of(probe_use="never"))
+            ).values()
         )
         > 0
     )

@@ -16,8 +16,9 @@ from headrace.cost.probing import ProbeModel
 from headrace.plan.join_graph import join_graph, topmost_joins, with_order
 from headrace.plan.nodes import Join, Node, Source
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
-from headrace.planner.probe_order import ProbeMemory, ProbePolicy, Switch
-from headrace.settings import ProbeCycle
+from headrace.planner.policy import PlannerPolicy, ProbeCycle
+from headrace.planner.probe_order import ProbeOrders, Switch
+from headrace.planner.statistics import RuntimeStatistics
 from headrace.sql import plan_query
 from tests.support.script import (
     AddData,
@@ -41,11 +42,11 @@ SQL = "SELECT a.k FROM a JOIN b ON a.x = b.k JOIN c ON a.y = c.k"
 A, B, C = range(3)
 
 
-def memory(plan: Node | None = None, **policy: Any) -> ProbeMemory:
+def memory(plan: Node | None = None, **policy: Any) -> ProbeOrders:
     plan = plan_query(SQL, CATALOG).plan if plan is None else plan
     join = next(topmost_joins(plan))
-    chosen = ProbePolicy(**{"cycle": ProbeCycle(epochs=1), **policy})
-    return ProbeMemory.of(join, join_graph(join), chosen)
+    chosen = PlannerPolicy(**policy)
+    return ProbeOrders.begin(join, join_graph(join), chosen, RuntimeStatistics())
 
 
 def seen(rates: Mapping[tuple[int, int], float], rows: float = 10.0) -> list[Mapping[str, Any]]:
@@ -69,7 +70,7 @@ def found(to_b: float, to_c: float) -> dict[tuple[int, int], float]:
     return {(A, B): to_b, (A, C): to_c, (B, A): 0.5, (C, A): 0.5}
 
 
-def lived(join: ProbeMemory, epochs: Sequence[list[Mapping[str, Any]]]) -> list[Switch]:
+def lived(join: ProbeOrders, epochs: Sequence[list[Mapping[str, Any]]]) -> list[Switch]:
     return [s for number, epoch in enumerate(epochs) for s in join.learn(number, epoch)]
 
 
@@ -97,7 +98,7 @@ def test_three_changes_of_the_data_are_three_changes_of_order() -> None:
 def test_noise_does_not_make_it_change_for_ever(smooth: bool) -> None:
     """Two orders cost about the same, and in every other cycle the other one seems cheaper."""
     chance = random.Random("noise")
-    join = memory(smooth=smooth)
+    join = memory(probe_smoothing=smooth)
     epochs = [
         seen(found(0.5 + (0.02 if i % 2 else -0.02) + chance.uniform(-0.01, 0.01), 0.5))
         for i in range(100)
@@ -108,8 +109,8 @@ def test_noise_does_not_make_it_change_for_ever(smooth: bool) -> None:
 def test_a_stream_that_alternates_wildly_is_smoothed() -> None:
     """Each cycle is the opposite of the one before it: no order is right, and none is chased."""
     epochs = [seen(found(0.9, 0.1) if i % 2 else found(0.1, 0.9)) for i in range(60)]
-    chased = len(lived(memory(smooth=False), epochs))
-    calm = len(lived(memory(smooth=True, least_gain=0.3), epochs))
+    chased = len(lived(memory(probe_smoothing=False), epochs))
+    calm = len(lived(memory(probe_smoothing=True, least_gain=0.3), epochs))
     assert chased >= 55
     assert calm <= 6
 
@@ -122,9 +123,9 @@ def test_a_gain_that_is_too_small_changes_nothing() -> None:
 
 def test_cycles_are_as_long_as_asked() -> None:
     epochs = [seen(found(0.9, 0.1))] * 5
-    assert [s.epoch for s in lived(memory(cycle=ProbeCycle(epochs=4)), epochs)] == [3]
-    assert lived(memory(cycle=ProbeCycle(milliseconds=3_600_000)), epochs) == []
-    assert [s.epoch for s in lived(memory(cycle=ProbeCycle(milliseconds=0)), epochs)] == [0]
+    assert [s.epoch for s in lived(memory(probe_cycle=ProbeCycle(epochs=4)), epochs)] == [3]
+    assert lived(memory(probe_cycle=ProbeCycle(milliseconds=3_600_000)), epochs) == []
+    assert [s.epoch for s in lived(memory(probe_cycle=ProbeCycle(milliseconds=0)), epochs)] == [0]
 
 
 def test_who_asks_for_an_order_gets_it() -> None:
@@ -169,8 +170,8 @@ def test_the_published_model_can_be_chosen_by() -> None:
         }
         for part in seen({(A, B): 0.5, (A, C): 0.9, (B, A): 0.5, (C, A): 0.5})
     ]
-    published = memory(model=ProbeModel.PAPER, least_gain=0.0)
-    ours = memory(model=ProbeModel.ENGINE, least_gain=0.0)
+    published = memory(probe_cost_model=ProbeModel.PAPER, least_gain=0.0)
+    ours = memory(probe_cost_model=ProbeModel.ENGINE, least_gain=0.0)
     lived(published, [epoch])
     lived(ours, [epoch])
     assert published.orders[A] == ((A, B), (A, C))

@@ -14,15 +14,15 @@ from headrace.optimizer.joins.largest_window import ONLY
 from headrace.optimizer.joins.steps import Refusal, steps_of
 from headrace.plan.join_graph import join_graph, left_deep, topmost_joins, with_order
 from headrace.plan.nodes import Node, OutputMode
-from headrace.planner.join_order import JoinPolicy
+from headrace.planner.policy import PlannerPolicy
 from tests.support.arrivals import CATALOG, chain_with_rows
 from tests.support.compare import assert_same_rows
-from tests.support.engine import WindowPlan, run_engine, tiny_executor
+from tests.support.engine import run_engine, tiny_executor
 from tests.support.in_process import in_process_session
 from tests.support.tally import Tally
 
 CHAINS, PER_TEST = 16, 4
-PASSES = tuple(WindowPlan(joins=JoinPolicy(passes=p)) for p in ("whole", "terms", "auto"))
+PASSES = tuple(PlannerPolicy(join_passes=p) for p in ("whole", "terms", "auto"))
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.compiler.compile import compile_queries
 from headrace.compiler.physical_plan import PhysicalPlan
+from headrace.compiler.planning import plan_all
 from headrace.engine.execution.executor import Executor
 from headrace.operators.rows.row_store import Retention
 from headrace.optimizer import optimize
@@ -250,7 +250,7 @@ def compiled(queries: Sequence[tuple[str, int | None]]) -> PhysicalPlan:
         plan = optimize(plan_query(sql, catalog()).plan).plan
         sink = Sink(plan, f"q{number}", "memory", OutputMode.APPEND)
         live.append(LiveQuery(sink, starts_at))
-    return compile_queries(live)
+    return plan_all(live)
 
 
 @pytest.mark.parametrize("first", [None, 50_000])

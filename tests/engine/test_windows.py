@@ -17,12 +17,11 @@ from pyspark.sql import SparkSession
 from headrace.engine.execution.executor import Executor
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import OutputMode
-from headrace.planner.pane_layout import LayoutPolicy
+from headrace.planner.policy import PlannerPolicy
 from tests.support.compare import assert_same_rows
 from tests.support.engine import (
     ALL_WINDOW_PLANS,
     EngineRun,
-    WindowPlan,
     run_engine,
     tiny_executor,
 )
@@ -74,7 +73,7 @@ def queries(seed: int, count: int) -> list[Case]:
 
 
 def run(
-    cases: list[Case], executor: Executor, folder: Path, plans: tuple[WindowPlan, ...]
+    cases: list[Case], executor: Executor, folder: Path, plans: tuple[PlannerPolicy, ...]
 ) -> EngineRun:
     some = cases[0]
     return run_engine(
@@ -113,7 +112,7 @@ def test_late_rows_are_counted_alike_by_every_layout(executor: Executor, tmp_pat
     """A row is late for a query once, however many stores its windows read."""
     counts = []
     for sharing in Sharing:
-        plan = WindowPlan(LayoutPolicy(sharing))
+        plan = PlannerPolicy(window_sharing=sharing)
         seen = []
         for seed in (51,):
             cases = queries(seed, 1)

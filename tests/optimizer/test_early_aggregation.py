@@ -29,13 +29,13 @@ from headrace.optimizer.early.shape import (
 )
 from headrace.plan.nodes import Aggregate, Source, Table
 from headrace.plan.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Schema
+from headrace.planner.choices import Choices
 from headrace.planner.early_aggregation import (
-    EarlyMemory,
-    EarlyPolicy,
     SetLoads,
     choose_early_inputs,
     plan_costs,
 )
+from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
 from headrace.stats.load import Load
 
@@ -356,18 +356,19 @@ def test_few_groups_are_aggregated_and_many_are_not() -> None:
 
 
 def test_a_choice_changes_when_that_saves_enough_and_is_told() -> None:
-    shape, memory = shape_of(SQL), EarlyMemory()
+    shape, choices = shape_of(SQL), Choices()
     few, many = loads(shape, {0: 20.0, 1: 20.0}), loads(shape, {0: 1e9, 1: 1e9}, 10_000.0)
 
     def chosen(epoch: int, known: SetLoads | None, gain: float = 0.1) -> frozenset[int]:
-        return choose_early_inputs(shape, "q", epoch, known, EarlyPolicy(least_gain=gain), memory)
+        policy = PlannerPolicy(least_gain=gain)
+        return choose_early_inputs(shape, "q", epoch, known, policy, choices)
 
     assert chosen(1, None) == {0, 1}
     assert chosen(2, few) == {0, 1}
-    assert memory.changes == []
+    assert choices.changes == []
     assert chosen(3, many, gain=0.99) == {0, 1}
     assert chosen(4, many) == frozenset()
-    assert "early aggregation of nothing (was s1, s2" in memory.changes[0]
+    assert "early aggregation of nothing (was s1, s2" in choices.changes[0]
     # Within an epoch it stays what it is.
     assert chosen(4, few) == frozenset()
 

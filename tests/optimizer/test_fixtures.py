@@ -111,5 +111,5 @@ def test_fixture_files_are_as_the_runner_writes_them() -> None:
 def test_stages_name_each_rule_like_its_module() -> None:
     for stage in STAGES:
         for rule in stage.rules:
-            assert rule.rewrite.__module__ == f"headrace.optimizer.{rule.name}"
+            assert rule.rewrite.__module__ == f"headrace.optimizer.rules.{rule.name}"
             assert rule.rewrite.__name__ == rule.name

@@ -10,10 +10,10 @@ from headrace.errors import PlanError
 from headrace.optimizer import STAGES, Rule, Stage, optimize
 from headrace.optimizer.advice import advise
 from headrace.optimizer.driver import apply_rule, run_stages
-from headrace.optimizer.merge_filters import merge_filters
-from headrace.optimizer.merge_projections import merge_projections
-from headrace.optimizer.push_filter_through_project import push_filter_through_project
-from headrace.optimizer.push_filter_through_union import push_filter_through_union
+from headrace.optimizer.rules.merge_filters import merge_filters
+from headrace.optimizer.rules.merge_projections import merge_projections
+from headrace.optimizer.rules.push_filter_through_project import push_filter_through_project
+from headrace.optimizer.rules.push_filter_through_union import push_filter_through_union
 from headrace.optimizer.safety import can_raise, is_deterministic
 from headrace.plan.expressions import AggregateCall, Call, Column, Expr, Literal
 from headrace.plan.nodes import Filter, IntervalBound, Node, Project, Source, Union

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.optimizer.fold_constants import folded
+from headrace.optimizer.rules.fold_constants import folded
 from headrace.plan.expressions import Call, Column, Expr, Literal
 from headrace.plan.types import BOOLEAN, INT
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.cost import Cost
 from headrace.errors import QueryError
-from headrace.explain import MODES, Alternative, Explanation, explain
+from headrace.explain import MODES, Explanation, explain
 from headrace.optimizer import optimize
 from headrace.optimizer.windows.describe import described
 from headrace.optimizer.windows.layout import layouts
@@ -18,6 +18,8 @@ from headrace.plan.coverage import Coverage
 from headrace.plan.json import from_json
 from headrace.plan.nodes import Node, SameWindow
 from headrace.plan.windows import Hopping, tumbling
+from headrace.planner.decision import Alternative
+from headrace.planner.explaining import Section
 from headrace.stats import NO_STATISTICS, UNKNOWN, Estimated, Exact, Figure, Observation
 from headrace.stats.load import Load
 from tests.support.build import call, col, count, group, join, select, where
@@ -94,7 +96,7 @@ def windows_query() -> Explanation:
     shared = described(
         "auction of bids", ranked[0].layout, Coverage.PARTITIONED, load, tuple(ranked)
     )
-    return Explanation(plan, optimize(plan), windows=(shared,))
+    return Explanation(plan, optimize(plan), decided=(Section("Windows", "windows", (shared,)),))
 
 
 QUERIES = {

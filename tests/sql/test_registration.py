@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.compiler.compile import compile_queries
+from headrace.compiler.planning import plan_all
 from headrace.errors import HeadraceError, PlanError
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Node, OutputMode, Sink
@@ -26,7 +26,7 @@ WINDOW = "SELECT count(*) AS n FROM bids GROUP BY window(ts, '5 minutes')"
 
 def _compiles(plan: Node, mode: OutputMode) -> bool:
     try:
-        compile_queries([LiveQuery(Sink(optimize(plan).plan, "q", "results", mode), None)])
+        plan_all([LiveQuery(Sink(optimize(plan).plan, "q", "results", mode), None)])
     except HeadraceError:
         return False
     return True

@@ -12,11 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest import mock
 
 from pyspark.sql import SparkSession
 
-from headrace.engine.epochs import shared_rows as holding
 from headrace.settings import Settings, read_settings
 from tests.support.compare import assert_same_rows
 from tests.support.oracle import run_epochs
@@ -76,9 +74,9 @@ def judge(queries: QuerySet, stage: Stage, alone: bool) -> Verdict:
 
 
 def _together(queries: QuerySet, stage: Stage, verdict: Verdict) -> dict[str, dict[int, Answer]]:
-    least = 0 if queries.holds else holding.LEAST_ROWS
-    around = Circumstances(stage.settings(dict(queries.settings)), queries.restarts)
-    with mock.patch.object(holding, "LEAST_ROWS", least), TemporaryDirectory() as folder:
+    sharing = {"merge.sharedRows": "0"} if queries.holds else {}
+    around = Circumstances(stage.settings({**dict(queries.settings), **sharing}), queries.restarts)
+    with TemporaryDirectory() as folder:
         try:
             return run_members(stage.spark, queries.members, queries.streams, Path(folder), around)
         except Exception as error:

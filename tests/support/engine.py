@@ -20,23 +20,23 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.definitions.definition import Definition
 from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import LocalFiles
+from headrace.engine.epochs.live_plan import LivePlan
 from headrace.engine.epochs.report import EpochReport
 from headrace.engine.epochs.runner import EpochRunner, Running
 from headrace.engine.execution.executor import Executor, ddl
 from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import HeadraceError
-from headrace.merge import Strategy
-from headrace.merge.rewriting import Merging
 from headrace.operators.epoch import Epoch
 from headrace.operators.stateless import table_view
 from headrace.operators.write import Write, Writing
 from headrace.optimizer import optimize
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
-from headrace.planner.join_order import JoinPolicy
 from headrace.planner.live_query import LiveQuery
-from headrace.planner.pane_layout import LayoutPolicy
+from headrace.planner.merging import begin_merging
+from headrace.planner.policy import PlannerPolicy
+from headrace.planner.statistics import RuntimeStatistics
 from headrace.settings import read_settings
 from tests.support.compare import arrow_rows
 from tests.support.duck import arrow_table
@@ -64,18 +64,11 @@ class CollectingSink(QuerySink):
         self.epochs[epoch], self._taken = self._taken, []
 
 
-@dataclass(frozen=True)
-class WindowPlan:
-    """How windows share panes, how they are computed from them, and how joins are."""
-
-    policy: LayoutPolicy = field(default_factory=LayoutPolicy)
-    closing: str = "auto"
-    joins: JoinPolicy = field(default_factory=JoinPolicy)
-
-
-#: Every way to share and to compute; each of them is taken even where it costs more.
+#: Every way to share windows and to compute them; each is taken even where it costs more.
 ALL_WINDOW_PLANS = tuple(
-    WindowPlan(LayoutPolicy(sharing, least_gain=-inf), closing, JoinPolicy(passes=passes))
+    PlannerPolicy(
+        window_sharing=sharing, window_closing=closing, join_passes=passes, least_gain=-inf
+    )
     for sharing, closing, passes in (
         (Sharing.FACTORS, "tree", "terms"),
         (Sharing.NONE, "flat", "whole"),
@@ -124,7 +117,7 @@ def run_engine(
     folder: Path,
     restart_after: frozenset[int] = frozenset(),
     compaction: int = 4,
-    plans: Sequence[WindowPlan] = (WindowPlan(),),
+    plans: Sequence[PlannerPolicy] = (PlannerPolicy(),),
     then: Executor | None = None,
     as_given: frozenset[str] = frozenset(),
     may_fail: bool = False,
@@ -137,8 +130,8 @@ def run_engine(
     tells why; otherwise the first failure is raised. ``idle`` names the streams that are idle in
     each epoch; one that is not named in an epoch has no batch in it.
 
-    ``plans`` say how windows share panes and are computed, one after the other and over again: a
-    change of plan between two epochs must never show in the results.
+    ``plans`` say what is asked of the planner, one after the other and over again: a change of plan
+    between two epochs must never show in the results.
     """
     for name, node in catalog.items():
         if isinstance(node, Table):
@@ -171,17 +164,13 @@ def run_engine(
         failures |= report.failures
         reports.append(report)
         runner.tidy(compaction)
-        plan = plans[(number + 1) % len(plans)]
+        policy = plans[(number + 1) % len(plans)]
         if number in restart_after:
             executor = then or executor
             runner._checkpoint.close()
-            runner = _open(executor, folder, running, plan)
+            runner = _open(executor, folder, running, policy)
         elif len(plans) > 1:
-            runner.policy, runner.closing, runner.join_policy = (
-                plan.policy,
-                plan.closing,
-                plan.joins,
-            )
+            runner.plan.policy = policy
             runner.use(runner.queries)
     runner._checkpoint.close()
     rows = {
@@ -192,21 +181,14 @@ def run_engine(
 
 
 def _open(
-    executor: Executor, folder: Path, running: Mapping[str, Running], plan: WindowPlan
+    executor: Executor, folder: Path, running: Mapping[str, Running], policy: PlannerPolicy
 ) -> EpochRunner:
     checkpoint = Checkpoint(lambda _: LocalFiles(), str(folder), retained_commits=5)
     state, _ = checkpoint.open()
     key = folder.name.replace("-", "_")
-    runner = EpochRunner(
-        executor,
-        checkpoint,
-        state,
-        key,
-        plan.policy,
-        plan.closing,
-        plan.joins,
-        merging=Merging(Strategy.SM_PLUS),
-    )
+    statistics = RuntimeStatistics.from_json(state.statistics)
+    plan = LivePlan(policy, statistics, begin_merging(policy, lambda: statistics.streams))
+    runner = EpochRunner(executor, checkpoint, state, key, plan)
     runner.use(running)
     return runner
 

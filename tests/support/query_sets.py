@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from headrace.compiler.compile import compile_queries
+from headrace.compiler.planning import plan_all
 from headrace.errors import HeadraceError
 from headrace.optimizer import optimize
 from headrace.plan.durations import SECOND
@@ -234,7 +234,7 @@ class _SetWriter:
                 mode = OutputMode.UPDATE
             try:
                 plan = optimize(plan_query(sql, self.catalog).plan).plan
-                compile_queries([LiveQuery(Sink(plan, "q", "memory", mode), None)])
+                plan_all([LiveQuery(Sink(plan, "q", "memory", mode), None)])
             except HeadraceError:
                 continue
             return sql, mode

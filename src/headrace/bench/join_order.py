@@ -301,9 +301,10 @@ class _Bench:
     def _remember(self, hr: Headrace, query: Query) -> None:
         """The load and the order of the run, as the engine itself saw them."""
         join = next(topmost_joins(query.optimized.plan))
-        memory = hr._engine.join_memory
-        self._load = memory.loads[plan_hash(join)]
-        self._chosen = memory.orders.get(plan_hash(join))
+        plan = hr._engine.plan
+        assert plan is not None
+        self._load = plan.statistics.joins[plan_hash(join)]
+        self._chosen = plan.choices.join_orders.get(plan_hash(join))
 
     def plain_spark(self, plan: Node, streams: list[FileStream]) -> Measured:
         from headrace import native

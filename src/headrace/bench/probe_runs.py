@@ -102,7 +102,8 @@ class ProbeBench:
         if handle.exception() is not None or last is None:
             raise BenchError(f"the join failed under Headrace: {handle.exception()}")
         epochs = hr.recentProgress
-        probed = list(hr._engine.join_memory.probing.values())
+        plan = hr._engine.plan
+        probed = [] if plan is None else list(plan.choices.probes.values())
         if not probed:
             raise BenchError("the join did not probe indexes")
         return Run(

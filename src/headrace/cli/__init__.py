@@ -2,8 +2,9 @@
 
 ``main`` is the entry point. ``run``, ``explain``, ``merge``, ``bench`` and ``demo`` hold the
 commands, ``assemble`` turns a pipeline file into an engine, ``spark`` starts the session of a
-command, ``progress`` reads what an engine reports, ``signals`` ends a command in good order. Spark
-is imported inside functions only: ``headrace --help`` answers at once.
+command, ``progress`` reads what an engine reports, ``signals`` ends a command in good order; the
+demo has its ``demo_queries``, its ``feed`` and its ``screen``. Spark is imported inside functions
+only: ``headrace --help`` answers at once.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ them: queries that need the same state find the same store, and state outlives a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from headrace.compiler.joins import compile_join, held_back
@@ -40,43 +41,27 @@ from headrace.plan.nodes import (
 from headrace.plan.times import aggregate_lag
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
-from headrace.planner.early_aggregation import EarlyPolicy
+from headrace.planner.early_aggregation import EarlyChoice
 from headrace.planner.filter_sharing import FilterShare, filter_share
 from headrace.planner.grouping import Grouping, aggregates_by_family, reads_streams_plainly
-from headrace.planner.join_order import JoinPolicy
 from headrace.planner.live_query import LiveQuery
-from headrace.planner.pane_layout import Generation, LayoutPolicy, PanePlan, plan_pane_layouts
+from headrace.planner.pane_layout import Generation, PanePlan
+from headrace.planner.policy import PlannerPolicy
 from headrace.planner.warm_up import warm_up
 from headrace.state import store_names
 
 
-def compile_queries(
-    queries: list[LiveQuery],
-    panes: PanePlan | None = None,
-    closing: str = "auto",
-    joins: JoinPolicy | None = None,
-    early: EarlyPolicy | None = None,
+def compile_plans(
+    queries: Iterable[LiveQuery], panes: PanePlan, policy: PlannerPolicy
 ) -> PhysicalPlan:
-    """Operators for all queries, with the stores they share.
-
-    ``panes`` says how those of all groupings are laid out; without it each gets the layout that it
-    would begin with. ``closing`` forces how windows are computed from panes, ``joins`` says in
-    which orders joins may run, ``early`` how inputs are chosen that are aggregated before them.
-    """
-    plans = list({id(query.sink.input): query.sink.input for query in queries}.values())
-    if panes is None:
-        panes, _ = plan_pane_layouts(plans, PanePlan(), {}, LayoutPolicy())
+    """Operators for all queries, with the stores they share; panes are laid out already."""
+    in_order = sorted(queries, key=_lateness)
+    plans = list({id(query.sink.input): query.sink.input for query in in_order}.values())
     families = aggregates_by_family(plans)
     inputs = [panes.hosts[family].input for family in families if family in panes.hosts]
-    compiler = _Compiler(
-        _union_sources([*plans, *inputs]),
-        panes,
-        closing,
-        joins or JoinPolicy(),
-        early or EarlyPolicy(),
-    )
+    compiler = _Compiler(_union_sources([*plans, *inputs]), panes, policy)
     # Late joiners last: what several queries store comes from the one that sees the most.
-    for query in sorted(queries, key=_lateness):
+    for query in in_order:
         compiler.add(query)
     return compiler.physical
 
@@ -102,19 +87,10 @@ def with_columns_of(source: Source, other: Source) -> Source:
 class _Compiler:
     """Compiles one query after another; equal subplans become one operator."""
 
-    def __init__(
-        self,
-        sources: dict[str, Source],
-        panes: PanePlan,
-        closing: str,
-        joins: JoinPolicy,
-        early: EarlyPolicy,
-    ) -> None:
+    def __init__(self, sources: dict[str, Source], panes: PanePlan, policy: PlannerPolicy) -> None:
         self._panes = panes
-        self.closing = closing
-        self.joins = joins
-        self.early = early
-        self.physical = PhysicalPlan(sources=sources)
+        self.policy = policy
+        self.physical = PhysicalPlan(sources=sources, panes=panes, policy=policy)
         self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
         #: Whole plans by identity: merged queries hold one and the same, and hashing takes time.
         self._whole: dict[tuple[int, int | None, OutputMode], Operator] = {}
@@ -247,7 +223,7 @@ class _Compiler:
             lag,
             self.mode,
             self.whole_from(node.input),
-            self.closing,
+            self.policy.window_closing,
             None if share is None else share.present.name,
         )
         operator.stores = tuple(reading.store for reading in readings)
@@ -413,6 +389,9 @@ class _Compiler:
     def register(self, store: Store) -> None:
         self.stores[store.name] = store
         self.physical.stores.append(store)
+
+    def note_choice(self, choice: EarlyChoice) -> None:
+        self.physical.early_choices.append(choice)
 
 
 def _lateness(query: LiveQuery) -> tuple[bool, int]:

@@ -8,8 +8,8 @@ from headrace.definitions.lateness import Lateness
 from headrace.operators.base import Operator, Store
 from headrace.operators.rows.row_store import Retention, StoredRows
 from headrace.plan.nodes import Node, OutputMode
-from headrace.planner.early_aggregation import EarlyPolicy
-from headrace.planner.join_order import JoinPolicy
+from headrace.planner.early_aggregation import EarlyChoice
+from headrace.planner.policy import PlannerPolicy
 
 
 class Compilation(Protocol):
@@ -17,9 +17,7 @@ class Compilation(Protocol):
 
     starts_at: int | None
     mode: OutputMode
-    closing: str
-    early: EarlyPolicy
-    joins: JoinPolicy
+    policy: PlannerPolicy
     stores: dict[str, Store]
 
     def input(self, node: Node) -> Operator: ...
@@ -31,3 +29,5 @@ class Compilation(Protocol):
     ) -> StoredRows: ...
 
     def register(self, store: Store) -> None: ...
+
+    def note_choice(self, choice: EarlyChoice) -> None: ...

@@ -18,6 +18,7 @@ from headrace.plan.join_graph import Leaf
 from headrace.plan.nodes import Join, JoinKind, Node, SameSession
 from headrace.plan.times import held_back_by, join_lag
 from headrace.plan.types import Schema
+from headrace.planner.probe_order import is_probed
 from headrace.state import store_names
 
 
@@ -33,12 +34,12 @@ def compile_join(compilation: Compilation, node: Join) -> Operator:
     leaves = shape.graph.leaves
     inputs = tuple(_join_input(compilation, shape, index, streams) for index in range(len(leaves)))
     sources = tuple(compilation.input(leaf.node) for leaf in leaves)
-    pairs = DeltaJoin(node, inputs, sources, shape, streams, compilation.joins)
+    pairs = DeltaJoin(node, inputs, sources, shape, streams, compilation.policy)
     pairs.stores = distinct_stores(source.rows.store for source in inputs)
     if node.kind is JoinKind.INNER:
-        if not compilation.joins.probing.takes(node, shape.graph):
+        if not is_probed(node, shape.graph, compilation.policy):
             return pairs
-        probes = ProbeJoin(node, pairs, inputs, shape, streams, compilation.joins)
+        probes = ProbeJoin(node, pairs, inputs, shape, streams, compilation.policy)
         probes.stores = pairs.stores
         return probes
     left, right = inputs

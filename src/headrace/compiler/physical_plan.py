@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from headrace.operators.base import EpochStep, Operator, Store
+from headrace.operators.panes.pane_store import PaneStore
+from headrace.operators.rows.delta_join import DeltaJoin
+from headrace.operators.rows.probe_join import ProbeJoin
 from headrace.plan.nodes import Source
+from headrace.planner.early_aggregation import EarlyChoice
+from headrace.planner.live_query import LiveQuery
+from headrace.planner.pane_layout import PanePlan
+from headrace.planner.policy import PlannerPolicy
 
 
 @dataclass
@@ -16,6 +23,51 @@ class PhysicalPlan:
     stores: list[Store] = field(default_factory=list)
     outputs: dict[str, Operator] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
+    #: The queries as they run: with the plans into which they were merged.
+    queries: dict[str, LiveQuery] = field(default_factory=dict)
+    #: How panes are laid out, and what of that was changed by this plan.
+    panes: PanePlan = field(default_factory=PanePlan)
+    changes: tuple[str, ...] = ()
+    #: The aggregates over joins that choose their inputs in each epoch.
+    early_choices: list[EarlyChoice] = field(default_factory=list)
+    policy: PlannerPolicy = field(default_factory=PlannerPolicy)
+
+    def only(self, query: str) -> PhysicalPlan:
+        """The part that one query needs."""
+        output = self.outputs[query]
+        return replace(
+            self,
+            stores=self.stores_of(output),
+            outputs={query: output},
+            sources={s: self.sources[s] for s in self.queries[query].sink.streams()},
+            queries={query: self.queries[query]},
+        )
+
+    def released_by(self, store: Store) -> frozenset[frozenset[str]]:
+        """The sets of streams by whose watermarks a store lets rows go; sessions follow theirs."""
+        return frozenset(
+            frozenset(clock for clock in clocks if clock in self.sources)
+            for clocks in store.released_by()
+        )
+
+    def operators(self) -> Iterator[Operator]:
+        """Every operator once."""
+        seen: set[int] = set()
+        due = [*self.outputs.values(), *(o for store in self.stores for o in store.inputs())]
+        while due:
+            operator = due.pop()
+            if id(operator) not in seen:
+                seen.add(id(operator))
+                yield operator
+                due += operator.inputs
+
+    def subjects(self) -> frozenset[str]:
+        """What statistics are kept of: stores, groupings, and joins by their hashes."""
+        names = {store.name for store in self.stores}
+        names.update(store.family for store in self.stores if isinstance(store, PaneStore))
+        names.update(o.identity for o in self.operators() if isinstance(o, DeltaJoin | ProbeJoin))
+        names.update(choice.identity for choice in self.early_choices)
+        return frozenset(names)
 
     def stores_of(self, operator: Operator) -> list[Store]:
         """The stores that an operator depends on, itself or through its inputs."""

@@ -17,7 +17,6 @@ from headrace.operators.panes.pane_store import Panes, PaneStore, WindowLateness
 from headrace.operators.rows.row_store import Retention
 from headrace.operators.sets.aggregation_set import AggregationSet
 from headrace.operators.sets.definition import SetColumns, SetJoin, set_columns
-from headrace.operators.sets.early_choice import EarlyChoice
 from headrace.operators.sets.landmark import TIME, OneWaySetJoins
 from headrace.operators.sets.per_input_windows import InputWindowsJoin
 from headrace.operators.sets.table_set import TableSet
@@ -35,6 +34,7 @@ from headrace.plan.nodes import Aggregate
 from headrace.plan.times import graph_lag
 from headrace.plan.types import TIMESTAMP
 from headrace.plan.windows import Hopping, Landmark, Trailing
+from headrace.planner.early_aggregation import EarlyChoice
 from headrace.state import store_names
 
 AnySet = AggregationSet | TrailingSet | TableSet
@@ -76,7 +76,8 @@ class _SetCompiler:
         join, stores = self._join()
         leaves = self._shape.graph.leaves
         sources = tuple(self._all.input(leaves[index].node) for index in self._shape.streams)
-        choice = EarlyChoice(self._shape, join.inputs, self._all.early, self._forced)
+        choice = EarlyChoice(self._shape, join.inputs, self._all.policy, self._forced)
+        self._all.note_choice(choice)
         for index, store in enumerate(stores):
             store.wishes.append(partial(choice.wants, index))
         operator: Operator
@@ -101,7 +102,7 @@ class _SetCompiler:
             self._lag,
             self._all.mode,
             self._all.whole_from(self._node.input),
-            self._all.closing,
+            self._all.policy.window_closing,
             choice,
         )
         operator.stores = distinct_stores(sets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.errors import PlanError
 from headrace.stats.figure import UNKNOWN, Figure
@@ -25,6 +25,11 @@ class Cost:
 
     def __str__(self) -> str:
         return f"{self.figure} {self.unit}"
+
+    def to_json(self) -> dict[str, Any]:
+        """An unknown cost is null, never a number."""
+        kind = type(self.figure).__name__.lower()
+        return {"value": self.figure.number, "kind": kind, "unit": self.unit}
 
 
 def unknown_cost(unit: str) -> Cost:

@@ -16,15 +16,16 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.compiler.compile import compile_queries
+from headrace.compiler.planning import plan_all
 from headrace.definitions.definition import table
 from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import Files, plain_path
 from headrace.engine.checkpoint.storage import BranchStorage, Storage
 from headrace.engine.epochs.deliveries import RetryPolicy
+from headrace.engine.epochs.live_plan import LivePlan
 from headrace.engine.epochs.outbox import undelivered
 from headrace.engine.epochs.report import EpochReport
-from headrace.engine.epochs.runner import EpochRunner, Running, is_time_to_plan
+from headrace.engine.epochs.runner import EpochRunner, Running
 from headrace.engine.execution.executor import Executor, ddl
 from headrace.engine.ingest.coordinator import Coordinator
 from headrace.engine.ingest.ingest import Trigger
@@ -39,6 +40,7 @@ from headrace.engine.introspection.progress import (
     told_together,
     waiting_status,
 )
+from headrace.engine.policy import planner_policy
 from headrace.engine.restarts import mended, other_state, settle_failed, take_spellings
 from headrace.engine.sinks import BatchFunction, QuerySink, claim_folders, make_sink
 from headrace.engine.sinks.foreach import in_session
@@ -49,28 +51,21 @@ from headrace.operators.stateless import table_view
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Aggregate, Node, Sink, Table
 from headrace.plan.times import closes_on_grid
-from headrace.planner.join_order import JoinMemory
+from headrace.planner.cadence import is_due
 from headrace.planner.late_joiners import caught_up_at
 from headrace.planner.live_query import LiveQuery
-from headrace.planner.pane_layout import LayoutPolicy, PanePlan, plan_pane_layouts
-from headrace.planner.policy import (
-    early_policy,
-    join_policy,
-    layout_policy,
-    merging,
-)
+from headrace.planner.merging import begin_merging
+from headrace.planner.policy import PlannerPolicy
+from headrace.planner.statistics import RuntimeStatistics
 from headrace.planner.warm_up import warm_up_below
 from headrace.settings import FailedQueries, Settings
 from headrace.state.branches import (
-    drop_arrangement,
     drop_own_arrangements,
     forget_branch,
-    outbox_arrangement,
     results_of,
 )
 from headrace.state.committed import Committed, Intent, QueryRecord
-from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
-from headrace.stats.load import Load
+from headrace.state.store_names import outbox_of_query
 
 _LOG = logging.getLogger("headrace")
 
@@ -117,7 +112,6 @@ class Engine:
         #: The plan at which late joiners found nobody who keeps what they need.
         self._asked_at: dict[str, int] = {}
         self.epochs: deque[Progress] = deque(maxlen=10_000)
-        self.statistics: Statistics = NO_STATISTICS
         self.explaining = Explaining(self)
 
     # Streams and tables
@@ -177,7 +171,7 @@ class Engine:
                     condition="DUPLICATE_QUERY",
                 )
             self._refuse_failed(sink.name)
-            compile_queries([LiveQuery(sink, None)])
+            plan_all([LiveQuery(sink, None)], policy=planner_policy(self.settings))
             output = make_sink(sink, self.spark, function, self.settings.sink_timeout)
             output.open()
             if self.active and self._runner is not None:
@@ -289,16 +283,14 @@ class Engine:
         self._coordinator.start(trigger)
 
     def _runner_on(self, storage: Storage, state: Committed, key: str) -> EpochRunner:
+        policy = planner_policy(self.settings)
+        statistics = RuntimeStatistics.from_json(state.statistics)
         return EpochRunner(
             self.executor,
             storage,
             state,
             key,
-            layout_policy(self.settings),
-            self.settings.window_closing,
-            join_policy(self.settings),
-            early_policy(self.settings),
-            merging(self.settings, lambda: self.statistics),
+            LivePlan(policy, statistics, begin_merging(policy, lambda: statistics.streams)),
             RetryPolicy.of(self.settings),
             self.settings.failed_kept_rows,
         )
@@ -411,8 +403,7 @@ class Engine:
             problem = self._difference(state, name, live.get(name), choices)
             if problem is not None:
                 self._refuse_or_drop(name, problem)
-                del state.queries[name]
-                state.merged.pop(name, None)
+                state.forget_query(name)
         for name, branch in list(state.branches.items()):
             problem = self._difference(branch.state, name, live.get(name), choices)
             if problem is not None:
@@ -428,9 +419,9 @@ class Engine:
             return f"holds query {name!r}, which was not started"
         stores = _store_names(entry, record.starts_at)
         if choices.of(name) == "retry" and record.plan != _meaning(entry):
-            state.queries[name] = record = mended(record, _meaning(entry), stores)
+            record = mended(record, _meaning(entry), stores)
             # It is merged anew, which may need state that is not there.
-            state.merged.pop(name, None)
+            state.enrol(name, record)
         if record.plan != _meaning(entry):
             return f"holds another query named {name!r}"
         if set(record.stores) != set(stores):
@@ -462,8 +453,7 @@ class Engine:
                 _store_names(entry, starts_at),
                 starts_at,
             )
-            state.queries[name] = record
-            state.merged.pop(name, None)
+            state.enrol(name, record)
             if not keeps_results:
                 drop_own_arrangements(state, name)
         joined_at = record.starts_at if record.joined_at is None else record.joined_at
@@ -472,11 +462,6 @@ class Engine:
         # A sink lives as long as its query: what it holds in memory outlives a stop and start.
         entry.running = Running(LiveQuery(entry.sink, record.starts_at), entry.output)
         return entry.running
-
-    @property
-    def join_memory(self) -> JoinMemory:
-        """What was learnt of joins while they ran."""
-        return JoinMemory() if self._runner is None else self._runner.joins
 
     # Called by the coordinator, on its thread
 
@@ -499,9 +484,8 @@ class Engine:
                 if name in runner.branches.runners:
                     runner.branches.forget(name, runner.state)
                 queries.pop(name, None)
-                runner.state.queries.pop(name, None)
-                runner.state.merged.pop(name, None)
-                drop_arrangement(runner.state, outbox_arrangement(name))
+                runner.state.forget_query(name)
+                runner.state.drop_arrangement(outbox_of_query(name), runner.state.epoch + 1)
                 entry.state.finish("stopped")
             for name in arrived:
                 entry = self._entry(name)
@@ -545,7 +529,7 @@ class Engine:
             if due is None or any(w is None or w < due for w in seen):
                 continue
             # Its own state is kept under other names: it needs somebody who keeps the same.
-            if not runner.keeps_all_of(LiveQuery(runner.live[name].sink, None)):
+            if not runner.plan.keeps_all_of(LiveQuery(runner.plan.queries[name].sink, None)):
                 self._asked_at[name] = runner.state.plan_version
                 continue
             record, stores = runner.state.queries[name], _store_names(self._entry(name), None)
@@ -557,7 +541,7 @@ class Engine:
     def _replan_at_times(self) -> None:
         runner = self._runner
         assert runner is not None
-        if runner.state.epoch != self._planned_at and is_time_to_plan(runner.state.epoch):
+        if runner.state.epoch != self._planned_at and is_due(runner.state.epoch):
             self._planned_at = runner.state.epoch
             runner.replan()
 
@@ -578,13 +562,6 @@ class Engine:
         self.epochs.append(
             epoch_progress(report, {s: r.source.shown for s, r in self.streams.items()})
         )
-        for stream, rows in report.rows_in.items():
-            seen = Observation(
-                rows,
-                greatest_time=self._runner.state.greatest.get(stream),
-                null_times=report.null_times[stream],
-            )
-            self.statistics = self.statistics.observe_stream(stream, seen)
         warnings = self._notice_standstills(report)
         for name in self._runner.queries:
             self._add_progress(name, report, self._runner, warnings.get(name))
@@ -627,13 +604,13 @@ class Engine:
     ) -> None:
         entry = self._entry(name)
         entry.state.warning = warning
-        counters, streams = runner.late_counters[name], entry.sink.streams()
+        counters, streams = runner.plan.late_counters[name], entry.sink.streams()
         entry.state.add(query_progress(name, report, streams, counters, runner.state, warning))
 
     def _notice_standstills(self, report: EpochReport) -> dict[str, str]:
         """By query, what to say of a watermark that stands still while rows come in."""
         assert self._runner is not None
-        clocks, sets = self._runner.state.clocks, self._runner.released_by
+        clocks, sets = self._runner.state.clocks, self._runner.plan.released_by
         warnings = {}
         for name, found in self._standstills.watch(time.monotonic(), report, clocks, sets).items():
             warnings[name] = found.text
@@ -679,12 +656,24 @@ class Engine:
         """Queries that joined late, and are computed apart until they have caught up."""
         if self._runner is None or not self.active:
             return frozenset()
-        return frozenset(n for n, q in self._runner.live.items() if q.starts_at is not None)
+        return frozenset(n for n, q in self._runner.plan.queries.items() if q.starts_at is not None)
 
     @property
-    def loads(self) -> Mapping[str, Load]:
-        """What the groupings that have panes get in an epoch, as far as it was seen."""
-        return {} if self._runner is None else self._runner.loads
+    def plan(self) -> LivePlan | None:
+        """The plan that runs, or ran last; None before the engine was first started."""
+        return None if self._runner is None else self._runner.plan
+
+    @property
+    def statistics(self) -> RuntimeStatistics:
+        """What was learnt while queries ran."""
+        return RuntimeStatistics() if self._runner is None else self._runner.statistics
+
+    def stored_rows(self, store: str) -> int:
+        """The rows of an arrangement, as of the last committed epoch."""
+        if self._runner is None:
+            return 0
+        arrangement = self._runner.state.arrangements.get(store)
+        return 0 if arrangement is None else arrangement.rows
 
     def results(self, name: str) -> DataFrame:
         """The result table of a query, as of the last committed epoch."""
@@ -718,8 +707,8 @@ def _meaning(entry: _Entry) -> str:
 
 def _store_names(entry: _Entry, starts_at: int | None) -> tuple[str, ...]:
     # As if nothing were folded: how queries share stores may change from start to start.
-    panes, _ = plan_pane_layouts([entry.sink], PanePlan(), {}, LayoutPolicy(shares_filters=False))
-    physical = compile_queries([LiveQuery(entry.sink, starts_at)], panes)
+    policy = PlannerPolicy().without_filter_sharing()
+    physical = plan_all([LiveQuery(entry.sink, starts_at)], policy=policy)
     names = {store.identity for store in physical.stores}
     # Windows that a version would have kept open are not known to be still to come: it is as if
     # they were kept elsewhere.

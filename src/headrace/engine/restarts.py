@@ -14,14 +14,9 @@ from headrace.errors import QueryError
 from headrace.names import same_name
 from headrace.plan.types import Schema
 from headrace.settings import FailedQueries
-from headrace.state.branches import (
-    Branch,
-    back_among_others,
-    described,
-    forget_branch,
-    results_arrangement,
-)
+from headrace.state.branches import Branch, back_among_others, described, forget_branch
 from headrace.state.committed import Committed, QueryRecord
+from headrace.state.store_names import results_of_query
 
 _KEY = "spark.headrace.failedQueries"
 
@@ -104,7 +99,7 @@ def take_spellings(state: Committed, names: Iterable[str]) -> None:
     Result tables of names that are not plain were kept under the name itself once.
     """
     for name in state.queries:
-        kept, wanted = f"results-{name}", results_arrangement(name)
+        kept, wanted = f"results-{name}", results_of_query(name)
         if kept != wanted and kept in state.arrangements and wanted not in state.arrangements:
             state.arrangements[wanted] = replace(state.arrangements.pop(kept), name=wanted)
     for name in names:

@@ -4,10 +4,10 @@ After *Incremental Stream Query Merging* (Chaudhary, Karimov, Zeuch, Markl, EDBT
 through these files from top to bottom: ``terms`` and ``conditions`` write what it computes in one
 spelling (``polynomials``, ``ranges``), ``signer`` says what each of its operators means
 (``signature``, ``join_signer``), ``equality`` finds others that mean the same (``fingerprints``,
-``witnesses``, ``solver``), ``strategies`` are the ways to do so, and ``global_plan`` keeps all
-queries merged while they come and go. ``rewriting`` gives each query the plan that it runs
-(``wider``, ``containment``, ``contained_groups``: what is within another), ``describe`` and
-``printing`` show the whole.
+``witnesses``, ``solver``), ``syntax`` is what strategies see that do not look at meaning,
+``strategies`` are the ways to do so, and ``global_plan`` keeps all queries merged while they come
+and go. ``rewriting`` gives each query the plan that it runs (``wider``, ``containment``,
+``contained_groups``: what is within another), ``describe`` and ``printing`` show the whole.
 """
 
 from __future__ import annotations

@@ -67,6 +67,22 @@ class Merging:
         with self._lock:
             return self._updated(queries, ran or {}, apart)
 
+    def tried(self, queries: Mapping[str, Sink]) -> dict[str, Sink]:
+        """The plans that these queries would run now; those that are not there yet do not stay."""
+        with self._lock:
+            added = {n: sink for n, sink in queries.items() if n not in self._running}
+            plans = {n: self._running[n] for n in queries if n in self._running}
+            tried: list[str] = []
+            try:
+                for name, sink in added.items():
+                    self._given[name] = sink
+                    self._running[name] = plans[name] = self._merged(sink, may_read_others=True)
+                    tried.append(name)
+            finally:
+                for name in tried:
+                    self._forget(name)
+            return {name: plans[name] for name in queries}
+
     def with_locked_plan(self, see: Callable[[GlobalPlan], T]) -> T:
         """Read the global plan while nobody changes it."""
         with self._lock:

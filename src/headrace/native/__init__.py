@@ -1,7 +1,7 @@
 """The same plans as plain Structured Streaming: the baseline of comparisons, and a second oracle.
 
 Read in this order: ``unsupported`` (what Spark alone cannot do, and why), ``settings`` (a session
-of its own), ``frames`` (plan to DataFrame, with ``windows`` and ``joins``), ``run``.
+of its own), ``frames`` (plan to DataFrame, with ``joins``), ``run``.
 """
 
 from headrace.native.frames import stream_plan

@@ -52,8 +52,8 @@ class Operator(ABC):
     def new_rows(self, epoch: Epoch) -> Definition | None:
         """The same, as whoever reads them should ask for them: what several readers need may have
         been computed for all of them already."""
-        if id(self) in epoch.held:
-            return epoch.held[id(self)]
+        if id(self) in epoch.shared_rows:
+            return epoch.shared_rows[id(self)]
         return self.delta(epoch)
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,9 +14,9 @@ from headrace.failpoints import failpoint
 from headrace.operators.inputs import Inputs, NewRows, ProbedInput
 from headrace.operators.write import Inner, RowFilter, Write, Writing
 from headrace.plan.types import Schema
-from headrace.planner.early_aggregation import EarlyMemory
-from headrace.planner.join_order import JoinMemory
-from headrace.planner.probe_order import ProbeMemory
+from headrace.planner.choices import Choices
+from headrace.planner.probe_order import ProbeOrders
+from headrace.planner.statistics import RuntimeStatistics
 from headrace.state.arrangement import StateFile
 from headrace.state.clocks import Clocks
 from headrace.state.committed import Committed
@@ -39,13 +40,23 @@ class StateFolder(Protocol):
     def new_path(self, area: str, folder: str, name: str, /) -> str: ...
 
 
+@dataclass
+class EngineLife:
+    """What lasts from start to stop, and is nothing to the next start."""
+
+    #: Tells apart the lives of an engine, none of which knows what another left on executors.
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    #: The files of the tables' sets that this life has written.
+    table_files: dict[str, list[str]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Probed:
     """A multi-way join of this epoch: its results by name, and where what it learns belongs."""
 
     name: exp.Select
     join: ProbedInput
-    memory: ProbeMemory
+    orders: ProbeOrders
 
 
 @dataclass
@@ -70,18 +81,19 @@ class Epoch:
     late: dict[tuple[str, str], int] = field(default_factory=dict)
     #: What this epoch brought to each grouping that has panes.
     loads: dict[str, Load] = field(default_factory=dict)
-    #: What is known of joins, which an epoch adds to, and whether it counts their keys.
-    joins: JoinMemory = field(default_factory=JoinMemory)
+    #: What is known, which an epoch adds to, and what was chosen last.
+    statistics: RuntimeStatistics = field(default_factory=RuntimeStatistics)
+    choices: Choices = field(default_factory=Choices)
+    #: Whether this epoch counts the keys of joins.
     counts_keys: bool = False
+    life: EngineLife = field(default_factory=EngineLife)
     #: Multi-way joins that were asked for, by operator.
     probed: dict[int, Probed] = field(default_factory=dict)
-    #: What is known of aggregation sets.
-    early: EarlyMemory = field(default_factory=EarlyMemory)
     #: New rows that were computed once for several readers, by operator; None is no rows.
-    held: dict[int, Definition | None] = field(default_factory=dict)
-    #: Operators that were to be held, whether that went well or not.
-    tried: set[int] = field(default_factory=set)
-    #: Definitions over others; those are held, so that none is mistaken for another.
+    shared_rows: dict[int, Definition | None] = field(default_factory=dict)
+    #: Operators of which that was tried, whether it went well or not.
+    shared_attempts: set[int] = field(default_factory=set)
+    #: Definitions over others; those are kept, so that none is mistaken for another.
     _derived: dict[tuple[str, int], tuple[exp.Query, exp.Query]] = field(default_factory=dict)
 
     def derived(self, what: str, rows: exp.Query, made: Callable[[], exp.Query]) -> exp.Query:
@@ -117,6 +129,10 @@ class Epoch:
         """How many rows of an arrangement there are to read for a span of time, at most."""
         files = self.state.arrangement(name).files
         return sum(file.rows for file in files if file.overlaps(first, last))
+
+    def stored_rows(self, store: str) -> int:
+        """The rows of an arrangement."""
+        return self.state.arrangement(store).rows
 
     def new_files(self, name: str) -> list[StateFile]:
         return self.state.arrangement(name).of(self.number)

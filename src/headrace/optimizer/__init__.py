@@ -1,13 +1,27 @@
-"""The optimizer: rules that make a plan cheaper and leave its meaning alone.
+"""The optimizer: what is decided once, from the query alone.
 
-``STAGES`` is the architecture: what runs, in which order, and why there. Each rule is one file,
-named like the rule; ``driver`` runs them, checks them and keeps the trace; ``safety`` says which
-expressions may move.
+``STAGES`` is the architecture: what runs, in which order, and why there. Each rule is one file in
+``rules``, named like the rule; ``rule`` says what one is, ``driver`` runs them, checks them and
+keeps the trace; ``safety`` says which expressions may move, and ``substitute`` carries them.
+``demands`` are what a query asks for by hints, and ``advice`` is what its user could change.
+
+The other rooms are searches, by which the planner decides while queries run: ``windows`` (which
+window is computed from which), ``joins`` (which orders are valid, and which is best), ``probing``
+(in which order rows probe), ``early`` (which aggregates may move below a join).
 """
 
 from __future__ import annotations
 
-from headrace.optimizer import (
+from headrace.optimizer.driver import (
+    Firing,
+    Optimized,
+    Trace,
+    apply_rule,
+    run_stages,
+)
+from headrace.optimizer.joins.steps import RULES as JOIN_RULES
+from headrace.optimizer.rule import Rule, Stage
+from headrace.optimizer.rules import (
     early_aggregation,
     fold_constants,
     largest_window_only,
@@ -20,15 +34,6 @@ from headrace.optimizer import (
     push_filter_through_union,
     remove_trivial_projection,
 )
-from headrace.optimizer.driver import (
-    Firing,
-    Optimized,
-    Trace,
-    apply_rule,
-    run_stages,
-)
-from headrace.optimizer.joins.steps import RULES as JOIN_RULES
-from headrace.optimizer.rule import Rule, Stage
 from headrace.plan.nodes import Node
 
 __all__ = [

@@ -1,5 +1,8 @@
 """The algebra: what a standing query means, without Spark and without SQL text.
 
 Read in this order: ``types`` and ``durations``, ``windows``, ``expressions``, ``nodes``, then
-``times`` (event time through a plan) and the printers ``text``, ``json`` and ``dot``.
+``times`` (event time through a plan), ``reach`` and ``expiry`` (how long rows matter to a join),
+``join_graph`` (trees of joins as what they mean), ``coverage`` and ``window_graph`` (windows from
+windows), ``output_modes``, and the printers ``text``, ``json`` and ``dot``. ``hashing`` makes deep
+plans quick to look up.
 """

@@ -8,9 +8,11 @@ in every epoch; it changes when that promises to save something.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
+from typing import Protocol
 
 from headrace.cost.early_aggregation import (
     MOST_LISTED,
@@ -21,40 +23,26 @@ from headrace.cost.early_aggregation import (
     Tuning,
     choices,
     engine_cost,
+    plan_name,
     published_cost,
 )
 from headrace.cost.window_joins import JoinCost, JoinLoad
-from headrace.optimizer.early.shape import AggregationJoin
+from headrace.optimizer.early.describe import DescribedEarly, LateAggregate, aggregates_over_joins
+from headrace.optimizer.early.shape import (
+    AggregationJoin,
+    Declined,
+    aggregation_join,
+    with_early,
+)
 from headrace.optimizer.joins.search import join_cost
 from headrace.plan.join_graph import pairs_of
+from headrace.plan.json import plan_hash
+from headrace.planner.choices import Choices
+from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
+from headrace.planner.names import EARLY_AGGREGATION
+from headrace.planner.policy import PlannerPolicy
+from headrace.planner.statistics import RuntimeStatistics
 from headrace.stats.load import Load
-
-
-@dataclass(frozen=True)
-class EarlyPolicy:
-    """How the choice is made. ``least_gain`` is the share of the cost that a change must save.
-
-    ``model`` is this engine's, or the published one for hash joins or for nested loops.
-    """
-
-    tuning: Tuning = field(default_factory=Tuning)
-    least_gain: float = 0.1
-    model: EarlyModel = EarlyModel.ENGINE
-
-
-@dataclass
-class EarlyMemory:
-    """What was learnt of sets while they ran."""
-
-    #: The loads of sets, by name; the same that layouts of panes are chosen by.
-    loads: dict[str, Load] = field(default_factory=dict)
-    #: The files of the tables' sets that this run has written, and the rows behind them.
-    tables: dict[str, list[str]] = field(default_factory=dict)
-    table_rows: dict[str, int] = field(default_factory=dict)
-    #: What was chosen last, by the hash of the aggregate, and in which epoch.
-    chosen: dict[str, tuple[int, frozenset[int]]] = field(default_factory=dict)
-    #: Changes since they were last asked for.
-    changes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -186,31 +174,168 @@ def choose_early_inputs(
     identity: str,
     epoch: int,
     loads: SetLoads | None,
-    policy: EarlyPolicy,
-    memory: EarlyMemory,
+    policy: PlannerPolicy,
+    choices: Choices,
 ) -> frozenset[int]:
     """The inputs to aggregate early in an epoch.
 
     While nothing is known, all that can be: that is what is cheaper more often than not, and the
     only way to learn how many groups there are.
     """
-    before = memory.chosen.get(identity)
+    before = choices.early.get(identity)
     if before is not None and before[0] == epoch:
         return before[1]
     chosen = shape.eligible if before is None else before[1]
     if loads is not None:
-        costs = plan_costs(shape, loads, policy.tuning, policy.model)
+        costs = plan_costs(shape, loads, policy.early_tuning, policy.early_cost_model)
         best = min(costs, key=lambda choice: costs[choice])
-        if costs[best] <= costs[chosen] * (1 - policy.least_gain):
+        if best != chosen and costs[best] <= costs[chosen] * (1 - policy.least_gain):
             saved = 1 - costs[best] / costs[chosen]
-            memory.changes.append(
+            choices.changes.append(
                 f"early aggregation of {early_text(shape, best)} "
                 f"(was {early_text(shape, chosen)}, expected to save {saved:.0%})"
             )
             chosen = best
-    memory.chosen[identity] = epoch, chosen
+    choices.early[identity] = epoch, chosen
     return chosen
 
 
 def early_text(shape: AggregationJoin, early: frozenset[int]) -> str:
     return ", ".join(shape.names[index] for index in sorted(early)) or "nothing"
+
+
+class JoinedSet(Protocol):
+    """A set of an aggregation join, as far as the choice needs it."""
+
+    @property
+    def store(self) -> str: ...
+
+    @property
+    def joined_by(self) -> tuple[tuple[int, str], ...]:
+        """Stored columns that are keys of the join, by the position of their class."""
+
+
+class PlanningEpoch(Protocol):
+    """What the choice asks of an epoch."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def statistics(self) -> RuntimeStatistics: ...
+
+    @property
+    def choices(self) -> Choices: ...
+
+    @property
+    def counts_keys(self) -> bool: ...
+
+    def stored_rows(self, store: str, /) -> int:
+        """The rows of an arrangement."""
+
+
+@dataclass(frozen=True)
+class EarlyChoice:
+    """The choice of one query, which may be another one in each epoch unless it is forced."""
+
+    shape: AggregationJoin
+    sets: tuple[JoinedSet, ...]
+    policy: PlannerPolicy
+    forced: frozenset[int] | None
+
+    @cached_property
+    def identity(self) -> str:
+        return plan_hash(self.shape.node)
+
+    def inputs(self, epoch: PlanningEpoch) -> frozenset[int]:
+        """The inputs that are aggregated before the join in this epoch."""
+        if self.forced is not None:
+            return self.forced
+        loads = self.loads(epoch.statistics, epoch.stored_rows)
+        return choose_early_inputs(
+            self.shape, self.identity, epoch.number, loads, self.policy, epoch.choices
+        )
+
+    def wants(self, index: int, epoch: PlanningEpoch) -> bool:
+        """Whether an epoch's rows of an input should be aggregated.
+
+        Now and then they are, to see how many groups they make.
+        """
+        if index in self.inputs(epoch):
+            return True
+        return self.forced is None and epoch.counts_keys and index in self.shape.eligible
+
+    def loads(
+        self, statistics: RuntimeStatistics, stored_rows: Callable[[str], int]
+    ) -> SetLoads | None:
+        """What is known of the sets, or None while something is missing."""
+        sets, tables, keys = {}, {}, {}
+        for index, joined_set in enumerate(self.sets):
+            is_table = self.shape.is_table(index)
+            if is_table:
+                rows = statistics.table_rows.get(joined_set.store)
+                if rows is None:
+                    return None
+                tables[index] = float(rows), float(stored_rows(joined_set.store))
+            elif joined_set.store not in statistics.loads:
+                return None
+            else:
+                sets[index] = statistics.loads[joined_set.store]
+            for position, key in joined_set.joined_by:
+                counted = statistics.keys.get((joined_set.store, key))
+                if counted is None and not is_table:
+                    return None
+                keys[index, position] = tables[index][1] if counted is None else counted
+        return SetLoads(sets, tables, keys)
+
+    def described(
+        self, statistics: RuntimeStatistics, choices: Choices, stored_rows: Callable[[str], int]
+    ) -> DescribedEarly:
+        """By which plan the aggregate is computed, and what the others would cost."""
+        loads = self.loads(statistics, stored_rows)
+        costs = None
+        if loads is not None:
+            tuning, model = self.policy.early_tuning, self.policy.early_cost_model
+            costs = plan_costs(self.shape, loads, tuning, model)
+        _, last = choices.early.get(self.identity, (0, self.shape.eligible))
+        chosen = last if self.forced is None else self.forced
+        return DescribedEarly(self.shape, chosen, self.forced is not None, costs)
+
+    @property
+    def text(self) -> str:
+        """The choice for people."""
+        if self.forced is None:
+            return "aggregated early: the inputs for which that costs least in that epoch"
+        return f"aggregated early: {early_text(self.shape, self.forced)}, as asked for"
+
+
+def describe(query: PlannedQuery) -> list[DescribedEarly | LateAggregate]:
+    """Each aggregate over joins of a query: early, or late and why."""
+    by_node = {choice.shape.node: choice for choice in query.early_choices}
+    aggregates: list[DescribedEarly | LateAggregate] = []
+    for node in aggregates_over_joins(query.plan):
+        choice = by_node.get(node)
+        if choice is not None:
+            aggregates.append(choice.described(query.statistics, query.choices, query.stored_rows))
+            continue
+        shape = aggregation_join(node)
+        reason = shape.reason if isinstance(shape, Declined) else "as asked for"
+        aggregates.append(LateAggregate(node, reason))
+    return aggregates
+
+
+def alternatives(query: PlannedQuery) -> Iterator[RankedPlan]:
+    """The other sets of inputs that could be aggregated before a join."""
+    for early in describe(query):
+        if isinstance(early, LateAggregate) or early.forced:
+            continue
+        for choice in early.plans:
+            names = early.name(choice) if choice else "none"
+            info = Alternative(
+                f"aggregated early: {early.name(choice)}",
+                early.cost(choice),
+                EARLY_AGGREGATION,
+                choice == early.chosen,
+                f"{plan_name(choice, len(early.shape.names))} of the paper",
+            )
+            yield RankedPlan(info, with_early(query.own, early.shape.node, names))

@@ -8,11 +8,17 @@ promises to save something.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
+from headrace.cost.jobs import SECONDS_PER_JOIN
 from headrace.cost.window_joins import JoinLoad
+from headrace.optimizer.joins.describe import (
+    DescribedJoin,
+    FixedJoin,
+    describe_joins,
+    hourly_cost,
+)
 from headrace.optimizer.joins.search import (
     JoinOrder,
     as_written,
@@ -23,54 +29,13 @@ from headrace.optimizer.joins.search import (
     runs_as_written,
 )
 from headrace.optimizer.joins.steps import Refusal, steps_of
-from headrace.plan.join_graph import JoinGraph, inputs_of, left_deep, order_text
-from headrace.plan.nodes import Order
-from headrace.planner.probe_order import ProbeMemory, ProbePolicy
-
-#: Seconds for a join in a job of Spark, however few rows it has.
-JOIN = 0.04
-
-
-@dataclass(frozen=True)
-class JoinPolicy:
-    """What the user asks of join orders.
-
-    ``passes`` forces how the new results of an epoch are found: all inputs in one pass, or the new
-    rows of each input against the others. ``least_gain`` is the share of the cost that another
-    order must save.
-    """
-
-    disabled: frozenset[str] = frozenset()
-    passes: str = "auto"
-    reorder: bool = True
-    least_gain: float = 0.1
-    probing: ProbePolicy = field(default_factory=ProbePolicy)
-
-
-@dataclass
-class JoinMemory:
-    """What was learnt of joins while they ran."""
-
-    #: How many values a column of a store takes, in an epoch.
-    keys: dict[tuple[str, str], float] = field(default_factory=dict)
-    #: By the hash of a join: the load that it had last, and the order that it ran in.
-    loads: dict[str, JoinLoad] = field(default_factory=dict)
-    orders: dict[str, Order] = field(default_factory=dict)
-    #: What was planned last, for all rows or for the new rows of an input, and for which load.
-    planned: dict[tuple[str, int | None, frozenset[str]], tuple[JoinLoad, JoinOrder]] = field(
-        default_factory=dict
-    )
-    #: By the hash of a multi-way join: what its probes found, and their orders.
-    probing: dict[str, ProbeMemory] = field(default_factory=dict)
-    #: Tells apart the lives of an engine, none of which knows what another left on executors.
-    run: str = field(default_factory=lambda: uuid.uuid4().hex)
-    #: Changes of order since they were last asked for.
-    changes: list[str] = field(default_factory=list)
-
-    def counted(self, store: str, column: str, keys: float) -> None:
-        known = self.keys.get((store, column))
-        # Numbers of keys do not add up over epochs: a high one is slowly forgotten.
-        self.keys[store, column] = keys if known is None else max(keys, (known + keys) / 2)
+from headrace.plan.join_graph import JoinGraph, inputs_of, left_deep, order_text, with_order
+from headrace.plan.nodes import Node, Order
+from headrace.planner.choices import Choices
+from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
+from headrace.planner.policy import PlannerPolicy
+from headrace.planner.probe_order import is_probed
+from headrace.planner.statistics import RuntimeStatistics
 
 
 @dataclass(frozen=True)
@@ -115,18 +80,19 @@ def choose_join_orders(
     identity: str,
     forced: Order | None,
     counted: InputCardinality,
-    policy: JoinPolicy,
-    memory: JoinMemory,
+    policy: PlannerPolicy,
+    statistics: RuntimeStatistics,
+    choices: Choices,
 ) -> JoinPasses:
     """The orders for an epoch."""
     if forced is None and runs_as_written(graph):
         return JoinPasses(as_written(graph), {})
-    planner = _Planner(graph, identity, forced, counted, policy, memory)
-    if policy.passes == "whole":
+    planner = _Planner(graph, identity, forced, counted, policy, statistics, choices)
+    if policy.join_passes == "whole":
         return JoinPasses(planner.whole(), {})
     drivers = [index for index, new in enumerate(counted.new) if new]
     terms = {driver: planner.term(driver) for driver in drivers}
-    if policy.passes == "auto":
+    if policy.join_passes == "auto":
         whole = planner.whole()
         if _one_pass_pays(graph, whole, terms, counted):
             return JoinPasses(whole, {})
@@ -141,27 +107,28 @@ class _Planner:
     identity: str
     forced: Order | None
     counted: InputCardinality
-    policy: JoinPolicy
-    memory: JoinMemory
+    policy: PlannerPolicy
+    statistics: RuntimeStatistics
+    choices: Choices
 
     def whole(self) -> JoinOrder:
         """The order of one pass over all rows."""
         load = self.counted.load()
-        self.memory.loads[self.identity] = load
+        self.statistics.joins[self.identity] = load
         if self.forced is not None:
             return self._as_asked(self.forced)
-        if not self.policy.reorder:
+        if not self.policy.reorder_joins:
             return as_written(self.graph)
-        before = self.memory.orders.get(self.identity)
+        before = self.choices.join_orders.get(self.identity)
         chosen = self._stable(before, self._planned(None, load), load)
         if before != chosen.order:
             self._tell(before, chosen.order)
-            self.memory.orders[self.identity] = chosen.order
+            self.choices.join_orders[self.identity] = chosen.order
         return chosen
 
     def term(self, driver: int) -> JoinOrder:
         """New rows of one input first, then along the order asked for, or the cheapest."""
-        if self.forced is None and self.policy.reorder and self.counted.known:
+        if self.forced is None and self.policy.reorder_joins and self.counted.known:
             return self._planned(driver, self.counted.load(driver))
         sequence = inputs_of(self.graph.written if self.forced is None else self.forced)
         return self._as_asked(left_deep(_tied_sequence(self.graph, driver, sequence)))
@@ -173,19 +140,19 @@ class _Planner:
     def _planned(self, driver: int | None, load: JoinLoad) -> JoinOrder:
         """The cheapest order; planned anew only when the load is not what it was."""
         if not self.counted.known:
-            return best_without_statistics(self.graph, self.policy.disabled)
-        key = self.identity, driver, self.policy.disabled
-        known = self.memory.planned.get(key)
+            return best_without_statistics(self.graph, self.policy.disabled_join_rules)
+        key = self.identity, driver, self.policy.disabled_join_rules
+        known = self.choices.join_plans.get(key)
         if known is None or not _alike(known[0], load):
-            known = load, best_order(self.graph, load, self.policy.disabled)
-            self.memory.planned[key] = known
+            known = load, best_order(self.graph, load, self.policy.disabled_join_rules)
+            self.choices.join_plans[key] = known
         return known[1]
 
     def _stable(self, before: Order | None, planned: JoinOrder, load: JoinLoad) -> JoinOrder:
         """The order as it was, unless the planned one promises enough."""
         if before is None or before == planned.order or planned.cost is None:
             return planned
-        steps = steps_of(self.graph, before, self.policy.disabled)
+        steps = steps_of(self.graph, before, self.policy.disabled_join_rules)
         costs = join_cost(self.graph, load)
         stay, change = cost_of(before, costs), cost_of(planned.order, costs)
         if isinstance(steps, Refusal) or change <= stay * (1 - self.policy.least_gain):
@@ -197,7 +164,7 @@ class _Planner:
             return
         names = self.graph.names
         was = "as written" if before is None else order_text(before, names)
-        self.memory.changes.append(f"join order {order_text(after, names)} (was {was})")
+        self.choices.changes.append(f"join order {order_text(after, names)} (was {was})")
 
 
 def _alike(one: JoinLoad, other: JoinLoad) -> bool:
@@ -234,7 +201,48 @@ def _one_pass_pays(
     joins = len(graph.leaves) - 1
 
     def seconds(order: Order, load: JoinLoad) -> float:
-        return JOIN * joins + cost_of(order, join_cost(graph, load)) * counted.stretch
+        return SECONDS_PER_JOIN * joins + cost_of(order, join_cost(graph, load)) * counted.stretch
 
     apart = sum(seconds(order.order, counted.load(driver)) for driver, order in terms.items())
     return seconds(whole.order, counted.load()) < apart
+
+
+def describe(query: PlannedQuery) -> list[DescribedJoin | FixedJoin]:
+    """The joins of a query with their orders; those that probe are told by ``probe_order``."""
+    return [
+        join
+        for join in _joins(query, query.plan)
+        if isinstance(join, FixedJoin) or not is_probed(join.join, join.graph, query.policy)
+    ]
+
+
+def alternatives(query: PlannedQuery) -> Iterator[RankedPlan]:
+    """The other orders that the joins of a query could have."""
+    for joins in _joins(query, query.own):
+        if isinstance(joins, FixedJoin) or is_probed(joins.join, joins.graph, query.policy):
+            continue
+        for order in joins.orders:
+            info = Alternative(
+                f"join order {joins.name(order)}",
+                hourly_cost(order),
+                ", ".join(order.rules) or "none",
+                order is joins.chosen,
+                _reason(order),
+            )
+            yield RankedPlan(info, with_order(query.own, joins.join, order.order))
+
+
+def _joins(query: PlannedQuery, plan: Node) -> list[DescribedJoin | FixedJoin]:
+    return describe_joins(
+        plan,
+        query.statistics.joins,
+        query.choices.join_orders,
+        query.policy.disabled_join_rules,
+        query.policy.reorder_joins,
+    )
+
+
+def _reason(order: JoinOrder) -> str:
+    if any(step.implied is not None for step in order.steps):
+        return "a pair by what its other conditions imply"
+    return "each pair by a condition of the query"

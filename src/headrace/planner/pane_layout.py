@@ -9,17 +9,18 @@ more expires with its panes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.cost.cost import Cost
+from headrace.cost.jobs import MOST_FILTERS, MOST_GROUPS
 from headrace.cost.panes import PaneCost
 from headrace.definitions.partials import coverage_of, decompose_all
 from headrace.optimizer.windows.describe import DescribedWindows, described
 from headrace.optimizer.windows.layout import (
     UNIT,
-    CostModel,
     PaneLayout,
     Sharing,
     layout_cost,
@@ -28,15 +29,13 @@ from headrace.optimizer.windows.layout import (
 from headrace.plan.coverage import is_partitioned_by
 from headrace.plan.nodes import Aggregate, Node
 from headrace.plan.windows import Hopping
-from headrace.planner.filter_sharing import can_share_filters
+from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
+from headrace.planner.filter_sharing import can_share_filters, stream_below
 from headrace.planner.grouping import Grouping, aggregates_by_family, has_panes, windows_of
+from headrace.planner.names import PANE_LAYOUT
+from headrace.planner.policy import PlannerPolicy
 from headrace.stats.figure import Exact, Figure
 from headrace.stats.load import Load
-
-#: A host whose panes hold more than this share of the rows is none: one more pass costs less.
-_MOST_GROUPS = 0.5
-#: Filters in one store: each has columns of its own, and files have a description of every column.
-_MOST_FILTERS = 100
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class PanePlan:
         own = Grouping.of(node)
         return self.hosts.get(own.family, own)
 
-    def of(self, plan: Node) -> tuple[tuple[str, tuple[Generation, ...]], ...]:
+    def layouts_of(self, plan: Node) -> tuple[tuple[str, tuple[Generation, ...]], ...]:
         """The layouts that a plan is computed from."""
         families = [
             self.host(node).family
@@ -117,24 +116,8 @@ class Change:
         return f"{self.family}: panes of {panes(self.before)} -> {panes(self.after)} ({why})"
 
 
-@dataclass(frozen=True)
-class LayoutPolicy:
-    """How layouts are chosen: what may be shared, by which model, and when a change pays."""
-
-    sharing: Sharing = Sharing.FACTORS
-    model: CostModel = CostModel.ENGINE
-    #: The share of the cost that a new layout must save to be worth a change.
-    least_gain: float = 0.2
-    #: Whether aggregates that differ in their filters alone share one store.
-    shares_filters: bool = True
-
-    def of(self, nodes: list[Aggregate]) -> Sharing:
-        """What a plan forces, or else the policy's own."""
-        return Sharing(nodes[0].sharing) if nodes[0].sharing else self.sharing
-
-
 def plan_pane_layouts(
-    plans: Iterable[Node], current: PanePlan, loads: Mapping[str, Load], policy: LayoutPolicy
+    plans: Iterable[Node], current: PanePlan, loads: Mapping[str, Load], policy: PlannerPolicy
 ) -> tuple[PanePlan, list[Change]]:
     """A layout for every grouping: the one it has, unless another is needed or pays."""
     by_family = aggregates_by_family(plans)
@@ -147,7 +130,7 @@ def plan_pane_layouts(
     changes = []
     for family, nodes in hosted.items():
         windows, load = windows_of(nodes), loads.get(family)
-        best = layouts(windows, load, policy.of(nodes), policy.model)[0].layout
+        best = layouts(windows, load, policy.sharing_of(nodes), policy.window_cost_model)[0].layout
         past = tuple(_restricted(g, windows) for g in current.generations.get(family, ()))
         if not past:
             generations[family] = (Generation(1, best),)
@@ -167,7 +150,7 @@ def _hosts(
     by_family: Mapping[str, list[Aggregate]],
     current: PanePlan,
     loads: Mapping[str, Load],
-    policy: LayoutPolicy,
+    policy: PlannerPolicy,
 ) -> dict[str, Grouping]:
     """Which groupings take the panes of another; decided once, when a grouping comes."""
     found = {family: host for family, host in current.hosts.items() if family in by_family}
@@ -178,7 +161,10 @@ def _hosts(
         grouping = groupings[family]
         if family in found:
             continue
-        if family not in current.generations and policy.of(by_family[family]) is not Sharing.NONE:
+        if (
+            family not in current.generations
+            and policy.sharing_of(by_family[family]) is not Sharing.NONE
+        ):
             finer = [h for h in hosting.values() if grouping.is_coarser_than(h)]
             finer = [h for h in finer if _is_worth_hosting(h, current, loads)]
             if finer:
@@ -208,7 +194,7 @@ def _folding(
         others = base_family in groupings
         if len(families) + others < 2:
             continue
-        room = _MOST_FILTERS - sum(f in found for f in families)
+        room = MOST_FILTERS - sum(f in found for f in families)
         for family in [f for f in families if f not in found][: max(room, 0)]:
             base = groupings[family].unfiltered
             assert base is not None
@@ -221,18 +207,17 @@ def _is_worth_hosting(host: Grouping, current: PanePlan, loads: Mapping[str, Loa
     if load is None or not generations:
         return True
     stored = sum(PaneCost(load).stored(pane) for pane in generations[-1].layout.panes)
-    return stored <= load.rows * _MOST_GROUPS
+    return stored <= load.rows * MOST_GROUPS
 
 
-def describe_windows(
-    plan: Node, panes: PanePlan, loads: Mapping[str, Load], policy: LayoutPolicy
-) -> list[DescribedWindows]:
+def describe(query: PlannedQuery) -> list[DescribedWindows]:
     """For each aggregate that is not stored as it is: how its windows are shared."""
     found = []
-    for nodes in aggregates_by_family([plan]).values():
-        host = panes.host(nodes[0])
-        windows, load = windows_of(nodes), loads.get(host.family)
-        layout = _restricted(panes.generations[host.family][-1], windows).layout
+    policy = query.policy
+    for nodes in aggregates_by_family([query.plan]).values():
+        host = query.panes.host(nodes[0])
+        windows, load = windows_of(nodes), query.statistics.loads.get(host.family)
+        layout = _restricted(query.panes.generations[host.family][-1], windows).layout
         if len(windows) == 1 and windows == set(layout.panes):
             continue
         keys = ", ".join(str(key.expr) for key in nodes[0].keys) or "all rows"
@@ -240,8 +225,38 @@ def describe_windows(
         if set(host.keys) != {key.expr for key in nodes[0].keys}:
             title += f", from panes by {', '.join(map(str, host.keys))}"
         parts = [part for node in nodes for part in (decompose_all(node.aggregates) or {}).values()]
-        ranked = tuple(layouts(windows, load, policy.of(nodes), policy.model))
+        ranked = tuple(layouts(windows, load, policy.sharing_of(nodes), policy.window_cost_model))
         found.append(described(title, layout, coverage_of(parts), load, ranked))
+    return found
+
+
+@dataclass(frozen=True)
+class DescribedFilter:
+    """An aggregate of a filtered stream that is computed from a store of all of its rows."""
+
+    node: Aggregate
+    filters: int
+
+    @property
+    def text(self) -> str:
+        below = stream_below(self.node.input)
+        assert below is not None
+        stream, condition = below
+        others = f", which has those of {self.filters} filters" if self.filters > 1 else ""
+        return f"rows of {stream.shown} where {condition}: from panes of all rows{others}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"text": self.text, "filters": self.filters}
+
+
+def describe_filters(query: PlannedQuery) -> list[DescribedFilter]:
+    """The aggregates of a query whose filters share a store with others."""
+    hosted = Counter(host.family for host in query.panes.hosts.values())
+    found = []
+    for family, nodes in aggregates_by_family([query.plan]).items():
+        host, own = query.panes.hosts.get(family), Grouping.of(nodes[0])
+        if host is not None and own.unfiltered == host:
+            found.append(DescribedFilter(nodes[0], hosted[host.family]))
     return found
 
 
@@ -268,6 +283,26 @@ def forced_sharings(plan: Node, loads: Mapping[str, Load]) -> list[ForcedSharing
         entry = ForcedSharing(sharing, forced, Cost(cost, UNIT))
         found.setdefault(tuple(entry.layout for entry in best), entry)
     return list(found.values()) if len(found) > 1 else []
+
+
+_SHARING_REASONS = {
+    Sharing.NONE: "each window from panes of its own",
+    Sharing.WINDOWS: "windows from other windows that were asked for",
+    Sharing.FACTORS: "auxiliary windows where they pay",
+}
+
+
+def alternatives(query: PlannedQuery) -> Iterator[RankedPlan]:
+    """The other ways in which the windows of a query could share work."""
+    for forced in forced_sharings(query.own, query.statistics.loads):
+        info = Alternative(
+            f"windows share: {forced.sharing.value}",
+            forced.cost,
+            PANE_LAYOUT,
+            False,
+            _SHARING_REASONS[forced.sharing],
+        )
+        yield RankedPlan(info, forced.plan)
 
 
 def _forced(node: Node, sharing: Sharing) -> Node:

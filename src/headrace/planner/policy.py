@@ -1,67 +1,120 @@
-"""The settings, as those who plan want to have them."""
+"""What the user asks of the planner: one value for all of its decisions.
+
+A decision that is turned off by name (``optimizer.disabledRules``) is taken as if there were no
+choice: nothing is merged, no panes are shared, joins run as written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
-from headrace.cost.early_aggregation import EarlyModel
-from headrace.cost.probing import ProbeModel
-from headrace.cost.rows import flow_cost
+from headrace.cost.early_aggregation import EarlyModel, Tuning
+from headrace.cost.jobs import ROWS_PER_JOB
+from headrace.cost.probing import ProbeModel, ProbeTuning
 from headrace.merge import Strategy
-from headrace.merge.rewriting import Merging
 from headrace.optimizer import JOIN_RULES
+from headrace.optimizer.probing import dp_pick, fixed_order
 from headrace.optimizer.windows.layout import CostModel, Sharing
-from headrace.planner.calibration import calibrated, calibrated_probes
-from headrace.planner.early_aggregation import EarlyPolicy
-from headrace.planner.join_order import JoinPolicy
-from headrace.planner.pane_layout import LayoutPolicy
-from headrace.planner.probe_order import ProbePolicy
-from headrace.settings import Settings
-from headrace.stats.catalog import Statistics
+from headrace.plan.nodes import Aggregate
+from headrace.planner.names import (
+    FILTER_SHARING,
+    JOIN_ORDER,
+    MERGING,
+    PANE_LAYOUT,
+    PROBE_ORDER,
+    SHARED_ROWS,
+)
+
+#: The share of its cost that a plan must be expected to save to replace one that runs.
+LEAST_GAIN = 0.1
 
 
-def layout_policy(settings: Settings) -> LayoutPolicy:
-    return LayoutPolicy(
-        Sharing(settings.window_sharing),
-        CostModel(settings.window_cost_model),
-        settings.least_gain,
-    )
+@dataclass(frozen=True)
+class ProbeCycle:
+    """How long statistics of probes are collected: in epochs, or in milliseconds."""
+
+    epochs: int = 1
+    milliseconds: int | None = None
+
+    def is_over(self, epochs: int, milliseconds: float) -> bool:
+        if self.milliseconds is not None:
+            return milliseconds >= self.milliseconds
+        return epochs >= self.epochs
 
 
-def join_policy(settings: Settings) -> JoinPolicy:
-    return JoinPolicy(
-        settings.disabled_rules & frozenset(JOIN_RULES),
-        settings.join_passes,
-        settings.reorder_joins,
-        settings.least_gain,
-        probe_policy(settings),
-    )
+@dataclass(frozen=True)
+class PlannerPolicy:
+    """How decisions are taken, as far as that is for the user to say.
 
+    ``disabled`` are rules and decisions that are turned off. ``least_gain`` is the share of its
+    cost that a plan must be expected to save before it replaces one that runs.
+    """
 
-def probe_policy(settings: Settings) -> ProbePolicy:
-    policy = ProbePolicy(
-        settings.probe_use,
-        settings.probe_strategy,
-        settings.probe_smoothing,
-        ProbeModel(settings.probe_cost_model),
-        settings.probe_cycle,
-        settings.probe_history,
-        settings.probe_least_gain,
-        calibrated_probes(),
-    )
-    return policy if settings.reorder_joins else policy.fixed()
+    disabled: frozenset[str] = frozenset()
+    least_gain: float = LEAST_GAIN
 
+    merge_strategy: Strategy = Strategy.SM_PLUS
+    merge_unbounded: bool = False
+    merge_solver_ms: int = 20
 
-def early_policy(settings: Settings) -> EarlyPolicy:
-    model = EarlyModel(settings.early_cost_model)
-    return EarlyPolicy(calibrated(), settings.least_gain, model)
+    window_sharing: Sharing = Sharing.FACTORS
+    window_cost_model: CostModel = CostModel.ENGINE
+    #: How windows are computed from panes: straight, through other windows, or what costs less.
+    window_closing: str = "auto"
 
+    #: How new results of a join are found: all inputs in one pass, or the new rows of each input
+    #: against the others.
+    join_passes: str = "auto"
+    reorder_joins: bool = True
 
-def merging(settings: Settings, statistics: Callable[[], Statistics]) -> Merging:
-    """Nothing merged yet; ``statistics`` tells what is known of the streams at the time."""
-    return Merging(
-        Strategy.named(settings.merge_strategy),
-        settings.merge_arithmetic == "unbounded",
-        settings.merge_solver_ms,
-        lambda plan: flow_cost(plan, statistics()).figure.number,
-    )
+    #: Which joins probe indexes: those without a condition on time, all, or none.
+    probe_use: str = "auto"
+    probe_strategy: str = dp_pick.NAME
+    probe_smoothing: bool = True
+    probe_cost_model: ProbeModel = ProbeModel.ENGINE
+    probe_cycle: ProbeCycle = field(default_factory=ProbeCycle)
+    probe_history: int = 60
+    probe_tuning: ProbeTuning = field(default_factory=ProbeTuning)
+
+    #: Rows of several readers are written once where reading them again costs more than this many.
+    rows_per_job: int = ROWS_PER_JOB
+
+    early_tuning: Tuning = field(default_factory=Tuning)
+    early_cost_model: EarlyModel = EarlyModel.ENGINE
+
+    def as_allowed(self) -> PlannerPolicy:
+        """The same, without a choice where a decision is turned off."""
+        policy = self
+        if MERGING in self.disabled:
+            policy = replace(policy, merge_strategy=Strategy.NONE)
+        if PANE_LAYOUT in self.disabled:
+            policy = replace(policy, window_sharing=Sharing.NONE)
+        if JOIN_ORDER in self.disabled:
+            policy = replace(policy, reorder_joins=False)
+        if PROBE_ORDER in self.disabled or not policy.reorder_joins:
+            policy = policy.with_fixed_probes()
+        return policy
+
+    @property
+    def shares_filters(self) -> bool:
+        """Whether aggregates that differ in their filters alone may share one store."""
+        return FILTER_SHARING not in self.disabled
+
+    @property
+    def shares_rows(self) -> bool:
+        return SHARED_ROWS not in self.disabled
+
+    @property
+    def disabled_join_rules(self) -> frozenset[str]:
+        return self.disabled & frozenset(JOIN_RULES)
+
+    def without_filter_sharing(self) -> PlannerPolicy:
+        return replace(self, disabled=self.disabled | {FILTER_SHARING})
+
+    def with_fixed_probes(self) -> PlannerPolicy:
+        """The same, with probe orders that stay as they begin."""
+        return replace(self, probe_strategy=fixed_order.NAME)
+
+    def sharing_of(self, nodes: list[Aggregate]) -> Sharing:
+        """How windows share: what a plan forces, or else what the policy says."""
+        return Sharing(nodes[0].sharing) if nodes[0].sharing else self.window_sharing

@@ -9,32 +9,36 @@ when that is expected to save something, or noise would make it change for ever.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.cost.probing import (
-    ProbeModel,
     ProbeTuning,
     StateKind,
     match_only,
     query_only,
     sequence_rank,
 )
+from headrace.optimizer.joins.search import listed_orders
 from headrace.optimizer.probing import ablations, dp_pick, fixed_order
-from headrace.optimizer.probing.describe import DescribedProbes, ProbedOrder
+from headrace.optimizer.probing.describe import DescribedProbes, ProbedOrder, order_cost
 from headrace.optimizer.probing.fixed_order import initial_orders
 from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
 from headrace.optimizer.probing.sequences import sequence_text
 from headrace.optimizer.probing.strategies import STRATEGIES
 from headrace.optimizer.probing.strategy import Choice
-from headrace.plan.join_graph import JoinGraph, inputs_of
-from headrace.plan.nodes import Join, JoinKind, Order
-from headrace.settings import ProbeCycle
+from headrace.plan.join_graph import JoinGraph, inputs_of, join_graph, topmost_joins, with_order
+from headrace.plan.json import plan_hash
+from headrace.plan.nodes import Join, JoinKind, Node, Order
+from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
+from headrace.planner.names import PROBE_ORDER
+from headrace.planner.policy import PlannerPolicy
+from headrace.planner.statistics import RuntimeStatistics
 from headrace.stats.probes import EdgeCounts, ProbeHistory, ProbeStatistics
 
 #: What of the costs the strategies compare that plan by those of whole sequences.
-COMPARED_BY = {
+COMPARED_BY: dict[str, Callable[[ProbeTuning], ProbeTuning]] = {
     dp_pick.NAME: lambda tuning: tuning,
     ablations.QUERY_COST_ONLY: query_only,
     ablations.MATCH_COST_ONLY: match_only,
@@ -43,39 +47,20 @@ COMPARED_BY = {
 KIND = StateKind.HASH
 
 
-@dataclass(frozen=True)
-class ProbePolicy:
-    """What the user asks of multi-way joins.
+def compared_by(policy: PlannerPolicy) -> ProbeTuning | None:
+    """By which costs orders are compared; None for strategies that do not look at those of whole
+    sequences, and so cannot be asked what they expect to save."""
+    if policy.probe_strategy not in COMPARED_BY:
+        return None
+    return COMPARED_BY[policy.probe_strategy](policy.probe_tuning)
 
-    ``use`` says which joins probe indexes: those without a condition on time, all, or none.
-    ``least_gain`` is the share of the cost that another order must save.
-    """
 
-    use: str = "auto"
-    strategy: str = dp_pick.NAME
-    smooth: bool = True
-    model: ProbeModel = ProbeModel.ENGINE
-    cycle: ProbeCycle = field(default_factory=ProbeCycle)
-    history: int = 60
-    least_gain: float = 0.1
-    tuning: ProbeTuning = field(default_factory=ProbeTuning)
-
-    @property
-    def compared_by(self) -> ProbeTuning | None:
-        """By which costs orders are compared; None for strategies that do not look at those of
-        whole sequences, and so cannot be asked what they expect to save."""
-        return COMPARED_BY[self.strategy](self.tuning) if self.strategy in COMPARED_BY else None
-
-    def fixed(self) -> ProbePolicy:
-        """The same, in the order to begin with."""
-        return replace(self, strategy=fixed_order.NAME)
-
-    def takes(self, join: Join, graph: JoinGraph) -> bool:
-        """Whether a join is probed."""
-        if self.use == "never" or (self.use == "auto" and graph.timed):
-            return False
-        plain = join.kind is JoinKind.INNER and not join.emits_window
-        return plain and probe_graph(graph).connected
+def is_probed(join: Join, graph: JoinGraph, policy: PlannerPolicy) -> bool:
+    """Whether new rows of a join's inputs look the others up in indexes."""
+    if policy.probe_use == "never" or (policy.probe_use == "auto" and graph.timed):
+        return False
+    plain = join.kind is JoinKind.INNER and not join.emits_window
+    return plain and probe_graph(graph).connected
 
 
 def probe_graph(graph: JoinGraph) -> ProbeGraph:
@@ -102,13 +87,15 @@ class Switch:
 
 
 @dataclass
-class ProbeMemory:
+class ProbeOrders:
     """What is known of one multi-way join, and the orders that it has at present."""
 
     graph: ProbeGraph
     names: tuple[str, ...]
     initial: tuple[int, ...]
-    policy: ProbePolicy
+    #: What the user asks of all joins, and what holds for this one.
+    asked: PlannerPolicy
+    policy: PlannerPolicy
     orders: dict[int, ProbeSequence]
     history: ProbeHistory
     statistics: ProbeStatistics | None = None
@@ -124,19 +111,31 @@ class ProbeMemory:
     _began: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, join: Join, graph: JoinGraph, policy: ProbePolicy) -> ProbeMemory:
-        """Nothing is known yet: the order asked for, or the one written. Who asks for an order
-        gets it, and no other."""
+    def begin(
+        cls, join: Join, graph: JoinGraph, policy: PlannerPolicy, statistics: RuntimeStatistics
+    ) -> ProbeOrders:
+        """The order asked for, or the one written, until something is known of the join. Who asks
+        for an order gets it, and no other."""
         initial = inputs_of(graph.written if join.order is None else join.order)
         probed = probe_graph(graph)
-        return cls(
+        identity = plan_hash(join)
+        history = statistics.probes.get(identity)
+        if history is None or history.length != policy.probe_history:
+            past = () if history is None else history.cycles
+            history = ProbeHistory(policy.probe_history, past)
+            statistics.probes[identity] = history
+        orders = cls(
             probed,
             graph.names,
             initial,
-            policy if join.order is None else policy.fixed(),
+            policy,
+            policy if join.order is None else policy.with_fixed_probes(),
             initial_orders(probed, initial),
-            ProbeHistory(policy.history),
+            history,
         )
+        # What an earlier run has learnt holds from the first epoch on.
+        orders._plan(0)
+        return orders
 
     def learn(self, epoch: int, observed: Sequence[Mapping[str, Any]]) -> list[Switch]:
         """Take in what the parts of an epoch saw; the switches if that ends a cycle."""
@@ -144,7 +143,9 @@ class ProbeMemory:
             return []
         self._add(observed)
         self._epochs += 1
-        if not self.policy.cycle.is_over(self._epochs, 1_000 * (time.monotonic() - self._began)):
+        if not self.policy.probe_cycle.is_over(
+            self._epochs, 1_000 * (time.monotonic() - self._began)
+        ):
             return []
         self._epochs, self._began = 0, time.monotonic()
         return self._plan(epoch) if self.history.close() is not None else []
@@ -170,18 +171,25 @@ class ProbeMemory:
         self.history.add(edges, keys, rows, arrivals)
 
     def _plan(self, epoch: int) -> list[Switch]:
-        statistics = self.statistics = self.history.forecast(self.policy.smooth)
+        statistics = self.statistics = self.history.forecast(self.policy.probe_smoothing)
         if statistics is None:
             return []
         policy = self.policy
-        planned = STRATEGIES[policy.strategy].orders(
-            Choice(self.graph, statistics, policy.tuning, KIND, policy.model, self.initial)
+        planned = STRATEGIES[policy.probe_strategy].orders(
+            Choice(
+                self.graph,
+                statistics,
+                policy.probe_tuning,
+                KIND,
+                policy.probe_cost_model,
+                self.initial,
+            )
         )
         switches = []
         for driver, after in planned.items():
             before = self.orders[driver]
             gain = self.gain(before, after)
-            if after != before and (policy.compared_by is None or gain >= policy.least_gain):
+            if after != before and (compared_by(policy) is None or gain >= policy.least_gain):
                 switches.append(Switch(epoch, driver, before, after, gain))
                 self.orders[driver] = after
         self.switches += switches
@@ -224,7 +232,7 @@ class ProbeMemory:
     def _why(self, join: Join) -> str:
         if join.order is not None:
             return "as asked for"
-        if self.policy.strategy == fixed_order.NAME:
+        if self.policy.probe_strategy == fixed_order.NAME:
             return "as written"
         if self.statistics is None:
             return f"as written until something is known of the streams, then by {self._by}"
@@ -232,7 +240,8 @@ class ProbeMemory:
 
     @property
     def _by(self) -> str:
-        return f"{self.policy.strategy} with the cost model {self.policy.model.value!r}"
+        model = self.policy.probe_cost_model.value
+        return f"{self.policy.probe_strategy} with the cost model {model!r}"
 
     def gain(self, before: ProbeSequence, after: ProbeSequence) -> float:
         """The share of the cost of one order that another is expected to save."""
@@ -246,5 +255,39 @@ class ProbeMemory:
         return 1 - change / stay if stay > 0 else 0.0
 
     def _rank(self, sequence: ProbeSequence, statistics: ProbeStatistics) -> tuple[int, float]:
-        tuning = self.policy.compared_by or self.policy.tuning
-        return sequence_rank(sequence, statistics, tuning, KIND, self.policy.model)
+        tuning = compared_by(self.policy) or self.policy.probe_tuning
+        return sequence_rank(sequence, statistics, tuning, KIND, self.policy.probe_cost_model)
+
+
+def describe(query: PlannedQuery) -> list[DescribedProbes]:
+    """The joins of a query whose inputs probe each other, with their orders."""
+    return _probed(query, query.plan)
+
+
+def alternatives(query: PlannedQuery) -> Iterator[RankedPlan]:
+    """The orders that could hold for the new rows of all inputs of a join."""
+    for probes in _probed(query, query.own):
+        for sequence, probed in probes.alternatives.items():
+            info = Alternative(
+                f"probe order {', '.join(probes.names[i] for i in inputs_of(sequence))}",
+                order_cost(probed),
+                PROBE_ORDER,
+                False,
+                "new rows of each input probe the others in this order",
+            )
+            yield RankedPlan(info, with_order(query.own, probes.join, sequence))
+
+
+def _probed(query: PlannedQuery, plan: Node) -> list[DescribedProbes]:
+    found = []
+    for join in topmost_joins(plan):
+        graph = join_graph(join)
+        if join.emits_window or not is_probed(join, graph, query.policy):
+            continue
+        orders = query.choices.probes.get(plan_hash(join))
+        if orders is None:
+            known = RuntimeStatistics(probes=dict(query.statistics.probes))
+            orders = ProbeOrders.begin(join, graph, query.policy, known)
+        listed = listed_orders(graph, None, query.policy.disabled_join_rules)
+        found.append(orders.describe(join, [order.order for order in listed]))
+    return found

@@ -1,9 +1,12 @@
 """SQL text to plan, without Spark.
 
-Read in this order: ``dialect`` (text to sqlglot's tree), ``query`` and ``select`` (the clauses),
-then what they use: ``scope``, ``joins`` with ``time_bounds``, ``aggregates``, ``windows``,
-``expressions`` and ``calls``, ``typing`` with ``functions_table``. ``refusals`` is the list of what
-is refused, and why; ``render`` is the way back, from plan to SQL.
+Read in this order: ``dialect`` (text to sqlglot's tree; ``words`` and ``reading`` see to it that
+nothing of it is passed over), ``query`` and ``select`` (the clauses), then what they use:
+``scope``, ``joins`` with ``time_bounds``, ``aggregates``, ``windows``, ``expressions`` and
+``calls``, ``literals`` and ``volatile``, ``names``, and for types ``typing`` with
+``functions_table``, ``function_rules`` and ``type_names``. ``refusals`` is the list of what is
+refused, and why, told with its place (``positions``, ``places``). ``render`` is the way back, from
+plan to SQL; ``syntax`` and ``spark_columns`` are small pieces of trees.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.names import storage_name
 from headrace.plan.types import Schema
 from headrace.state.arrangement import Arrangement, StateFile
+from headrace.state.store_names import outbox_of_query, results_of_query
 
 if TYPE_CHECKING:
     from headrace.state.committed import Committed
@@ -27,17 +27,9 @@ if TYPE_CHECKING:
 MOST_EPOCHS = 10_000
 
 
-def results_arrangement(query: str) -> str:
-    return f"results-{storage_name(query)}"
-
-
-def outbox_arrangement(query: str) -> str:
-    return f"outbox-{storage_name(query)}"
-
-
 def own_arrangements(query: str) -> tuple[str, str]:
     """What belongs to a query alone, whatever it shares with others."""
-    return results_arrangement(query), outbox_arrangement(query)
+    return results_of_query(query), outbox_of_query(query)
 
 
 @dataclass(frozen=True)
@@ -159,7 +151,7 @@ def branched_off(
 
     ``stores`` are the arrangements that it read, ``outbox`` what still waits for its sink.
     """
-    results = results_arrangement(query)
+    results = results_of_query(query)
     kept = {n: before.arrangements[n] for n in (*stores, results) if n in before.arrangements}
     if outbox is not None:
         kept[outbox.name] = outbox
@@ -182,8 +174,7 @@ def branched_off(
 def set_aside(state: Committed, query: str, branch: Branch) -> None:
     """Let a query take part no more; what is its own goes with it."""
     state.branches[query] = branch
-    state.queries.pop(query, None)
-    state.merged.pop(query, None)
+    state.forget_query(query)
     for name in own_arrangements(query):
         state.arrangements.pop(name, None)
 
@@ -206,17 +197,11 @@ def back_among_others(state: Committed, query: str) -> None:
 def results_of(state: Committed, query: str) -> Arrangement | None:
     """The result table of a query, also of one that has failed or goes on by itself."""
     states = (state, *(branch.state for branch in state.branches.values()))
-    found = (each.arrangements.get(results_arrangement(query)) for each in states)
+    found = (each.arrangements.get(results_of_query(query)) for each in states)
     return next((arrangement for arrangement in found if arrangement is not None), None)
 
 
 def drop_own_arrangements(state: Committed, query: str) -> None:
     """What another query of this name has left."""
     for name in own_arrangements(query):
-        drop_arrangement(state, name)
-
-
-def drop_arrangement(state: Committed, name: str) -> None:
-    old = state.arrangements.pop(name, None)
-    if old is not None:
-        state.garbage += [(state.epoch + 1, file.path) for file in old.files]
+        state.drop_arrangement(name, state.epoch + 1)

@@ -17,7 +17,7 @@ one *reading* for each such set.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -60,6 +60,8 @@ class Clocks:
     watermarks: dict[str, int] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
     past: tuple[Reading, ...] = ()
+    #: Which of the clocks are those of open sessions, by the names of their stores.
+    sessions: frozenset[str] = frozenset()
 
     def at(self, clocks: Iterable[str]) -> int | None:
         """The watermark of an operator over these clocks; None while it has none."""
@@ -68,14 +70,19 @@ class Clocks:
         known = [least for r in readings if (least := r.least(names)) is not None]
         return max(known, default=None)
 
-    def then(self, watermarks: Mapping[str, int], idle: frozenset[str]) -> Clocks:
+    def then(
+        self,
+        watermarks: Mapping[str, int],
+        idle: frozenset[str],
+        sessions: frozenset[str] = frozenset(),
+    ) -> Clocks:
         """The clocks after another epoch."""
         past = self.past
         if idle != self.idle:
             # What an older reading says of the same idle clocks is said by a newer one.
             past = tuple(r for r in past if r.idle not in (idle, self.idle))
             past = (*past, Reading(dict(self.watermarks), self.idle))
-        return Clocks(dict(watermarks), idle, past)
+        return Clocks(dict(watermarks), idle, past, self.sessions | sessions)
 
     def forget(self, clocks: Collection[str]) -> None:
         """Clocks that are no more; another of the same name begins anew."""
@@ -83,6 +90,7 @@ class Clocks:
             return
         self.watermarks = {c: w for c, w in self.watermarks.items() if c not in clocks}
         self.idle = self.idle.difference(clocks)
+        self.sessions = self.sessions.difference(clocks)
         self.past = tuple(reading.without(clocks) for reading in self.past)
 
     def prune(self, groups: Iterable[Collection[str]]) -> None:
@@ -101,12 +109,13 @@ class Clocks:
         )
 
     def copied(self) -> Clocks:
-        return Clocks(dict(self.watermarks), self.idle, self.past)
+        return replace(self, watermarks=dict(self.watermarks))
 
     def to_json(self) -> dict[str, Any]:
         return {
             "watermarks": self.watermarks,
             "idle": sorted(self.idle),
+            "sessions": sorted(self.sessions),
             "past_watermarks": [
                 {"watermarks": dict(r.watermarks), "idle": sorted(r.idle)} for r in self.past
             ],
@@ -117,4 +126,10 @@ class Clocks:
         past = tuple(
             Reading(r["watermarks"], frozenset(r["idle"])) for r in value.get("past_watermarks", ())
         )
-        return cls(value["watermarks"], frozenset(value.get("idle", ())), past)
+        watermarks = value["watermarks"]
+        sessions = value.get("sessions")
+        if sessions is None:
+            # Earlier versions told them from streams by their names.
+            sessions = [clock for clock in watermarks if clock.startswith("sessions-")]
+        idle = frozenset(value.get("idle", ()))
+        return cls(watermarks, idle, past, frozenset(sessions))

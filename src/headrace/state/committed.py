@@ -5,17 +5,18 @@ In memory files are named in full; in the commit by their place in the checkpoin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.planner.pane_layout import PanePlan
-from headrace.state.arrangement import Arrangement
+from headrace.state.arrangement import Arrangement, StateFile
 from headrace.state.branches import Branch
 from headrace.state.clocks import Clocks
 from headrace.state.places import full, inside
 from headrace.state.publication import Publication
 from headrace.state.sealed import Damaged
+from headrace.state.store_names import kind_of
 
 #: Of checkpoints and of every file in ``epochs/``. In format 1 commits had no checksum and named
 #: files in full.
@@ -75,9 +76,48 @@ class Committed:
     garbage: list[tuple[int, str]] = field(default_factory=list)
     #: Queries that failed, and those that went on from there, by name.
     branches: dict[str, Branch] = field(default_factory=dict)
+    #: What was learnt of streams and joins, as whoever plans has written it.
+    statistics: dict[str, Any] = field(default_factory=dict)
 
     def arrangement(self, name: str) -> Arrangement:
         return self.arrangements.setdefault(name, Arrangement(name))
+
+    # Changes, each in one place
+
+    def note_plan(
+        self, panes: PanePlan, merged: Mapping[str, str], plans: Mapping[str, str]
+    ) -> None:
+        """Queries run by another plan from now on."""
+        self.panes, self.merged, self.plans = panes, dict(merged), dict(plans)
+        self.plan_version += 1
+
+    def enrol(self, query: str, record: QueryRecord) -> None:
+        """A query takes part, of which nothing is known yet."""
+        self.queries[query] = record
+        self.merged.pop(query, None)
+
+    def forget_query(self, query: str) -> None:
+        """A query takes part no more; the state that it shared stays while others need it."""
+        self.queries.pop(query, None)
+        self.merged.pop(query, None)
+
+    def drop(self, name: str, files: Iterable[StateFile]) -> None:
+        """Take files out of an arrangement; they are deleted once no commit names them."""
+        gone = list(files)
+        self.arrangement(name).replace(gone, [])
+        self.garbage += [(self.epoch, file.path) for file in gone]
+
+    def drop_arrangement(self, name: str, epoch: int) -> None:
+        """Take a whole arrangement out; its files may go when a later epoch than this is true."""
+        old = self.arrangements.pop(name, None)
+        if old is not None:
+            self.garbage += [(epoch, file.path) for file in old.files]
+
+    def drop_all_but(self, stores: Collection[str]) -> None:
+        """Drop the arrangements that no plan reads; what belongs to queries is theirs to drop."""
+        for name in list(self.arrangements):
+            if name not in stores and not kind_of(name).is_of_a_query:
+                self.drop_arrangement(name, self.epoch)
 
     def files(self) -> Iterator[str]:
         """The paths of the state's files."""
@@ -100,6 +140,7 @@ class Committed:
             publications=list(self.publications),
             garbage=list(self.garbage),
             branches={name: branch.copied() for name, branch in self.branches.items()},
+            statistics=dict(self.statistics),
         )
 
     def to_json(self, root: str) -> dict[str, Any]:
@@ -120,6 +161,7 @@ class Committed:
             "plans": self.plans,
             "publications": [p.to_json() for p in self.publications],
             "garbage": [(epoch, inside(root, path)) for epoch, path in self.garbage],
+            "statistics": self.statistics,
             "branches": {
                 name: branch.to_json(root, lambda path: inside(root, path))
                 for name, branch in self.branches.items()
@@ -158,6 +200,7 @@ class Committed:
             plans=value.get("plans", {}),
             publications=[publication(p) for p in value["publications"]],
             garbage=[(epoch, path_of(path)) for epoch, path in value["garbage"]],
+            statistics=value.get("statistics", {}),
             branches={
                 name: Branch.from_json(
                     branch, lambda body: cls.from_json({"format": FORMAT, **body}, root), path_of

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from enum import StrEnum
 
 from headrace.definitions.lateness import Lateness
 from headrace.names import storage_name
@@ -27,19 +28,57 @@ from headrace.plan.nodes import Aggregate, Join, Node, Project
 from headrace.plan.windows import Window
 
 
+class StoreKind(StrEnum):
+    """What an arrangement holds; its name begins with it."""
+
+    ROWS = "rows"
+    PANES = "panes"
+    SESSIONS = "sessions"
+    SETS = "sets"
+    TRAILING = "trailing"
+    TABLE = "table"
+    LATE = "late"
+    RESULTS = "results"
+    OUTBOX = "outbox"
+
+    @property
+    def is_of_a_query(self) -> bool:
+        """Whether it belongs to one query, and not to what is computed for all."""
+        return self in (StoreKind.RESULTS, StoreKind.OUTBOX)
+
+
+def kind_of(name: str) -> StoreKind:
+    """The kind of the arrangement of a name that was made here.
+
+    >>> kind_of(rows_of_stream("bids"))
+    <StoreKind.ROWS: 'rows'>
+    """
+    return StoreKind(name.partition("-")[0])
+
+
+def results_of_query(query: str) -> str:
+    """The result table that is kept for a query."""
+    return f"{StoreKind.RESULTS}-{storage_name(query)}"
+
+
+def outbox_of_query(query: str) -> str:
+    """The rows that wait for a query's sink."""
+    return f"{StoreKind.OUTBOX}-{storage_name(query)}"
+
+
 def rows_of_stream(stream: str) -> str:
     """Rows of a stream, which has one time, and whose rows are hidden when they are read."""
-    return f"rows-{storage_name(stream)}"
+    return f"{StoreKind.ROWS}-{storage_name(stream)}"
 
 
 def rows_of(node: Node, time: str, since: int | None) -> str:
     """Rows of an operator, kept by one of its times."""
-    return _name("rows", since, plan_hash(node), time)
+    return _name(StoreKind.ROWS, since, plan_hash(node), time)
 
 
 def panes_of(node: Aggregate, since: int | None) -> str:
     """Panes of windows that come with the rows, or of all rows so far."""
-    return _name("panes", since, _grouped(node))
+    return _name(StoreKind.PANES, since, _grouped(node))
 
 
 def panes_of_family(family: str, since: int | None, pane: str, generation: int) -> str:
@@ -49,13 +88,13 @@ def panes_of_family(family: str, since: int | None, pane: str, generation: int) 
 
 
 def sessions_of(node: Aggregate, rule: Lateness, since: int | None) -> str:
-    return _name("sessions", since, _grouped(node), rule.flag)
+    return _name(StoreKind.SESSIONS, since, _grouped(node), rule.flag)
 
 
 def sessions_of_join(node: Join, since: int | None) -> str:
     """Sessions over both inputs of a join. Its rule of lateness names the sessions below it, and
     so cannot be part of their name; it follows from the plan."""
-    return _name("sessions", since, plan_hash(node))
+    return _name(StoreKind.SESSIONS, since, plan_hash(node))
 
 
 def set_of(
@@ -68,7 +107,7 @@ def set_of(
 ) -> str:
     """An aggregation set, which takes in no row that is late for its join."""
     shape = Aggregate(node, _numbered(groups), time, (pane,), ())
-    return _name("sets", since, plan_hash(shape), "all" if rule is None else rule.flag)
+    return _name(StoreKind.SETS, since, plan_hash(shape), "all" if rule is None else rule.flag)
 
 
 def trailing_set_of(
@@ -81,16 +120,16 @@ def trailing_set_of(
 ) -> str:
     """The set of a window that ends at the watermark of these clocks."""
     shape = Aggregate(node, _numbered(groups), time, (window,), ())
-    return _name("trailing", since, plan_hash(shape), *sorted(clocks))
+    return _name(StoreKind.TRAILING, since, plan_hash(shape), *sorted(clocks))
 
 
 def table_set_of(node: Node, groups: Iterable[Expr]) -> str:
-    return _name("table", None, plan_hash(Project(node, _numbered(groups))))
+    return _name(StoreKind.TABLE, None, plan_hash(Project(node, _numbered(groups))))
 
 
 def late_groups_of(node: Aggregate, since: int | None) -> str:
     """The groups so far of a landmark over joined sets."""
-    return _name("late", since, plan_hash(node))
+    return _name(StoreKind.LATE, since, plan_hash(node))
 
 
 def _grouped(node: Aggregate) -> str:
@@ -103,6 +142,6 @@ def _numbered(groups: Iterable[Expr]) -> tuple[Named, ...]:
     return tuple(Named(f"k{index}", expr) for index, expr in enumerate(groups))
 
 
-def _name(kind: str, since: int | None, *parts: str) -> str:
+def _name(kind: StoreKind, since: int | None, *parts: str) -> str:
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return f"{kind}-{digest}" if since is None else f"{kind}-{digest}-{since}"

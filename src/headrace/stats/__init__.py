@@ -1,7 +1,8 @@
 """What is known about streams and subplans, and how surely.
 
 Read ``figure`` (Exact, Estimated or Unknown), then ``catalog`` (the statistics of a stream, and how
-each epoch's observation updates them).
+each epoch's observation updates them), ``load`` (what an epoch brings to a grouping) and ``probes``
+(what probes of a join found), with ``forecast`` for the next of a series.
 """
 
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics, StreamStatistics

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Node
-from headrace.stats.figure import UNKNOWN, Estimated, Exact, Figure
+from headrace.stats.figure import UNKNOWN, Estimated, Exact, Figure, figure_from_json
 
 #: How much of the past stays after one epoch. Rates are a ratio of two sums that both fade, so a
 #: short epoch weighs as little as the time it covers.
 MEMORY = 0.8
 
 Columns = frozenset[str]
+#: The figures of a stream.
+_FIGURES = ("rate", "rows", "groups", "greatest_time", "null_times", "late_rows")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,29 @@ class StreamStatistics:
     # The fading sums behind ``rate``.
     recent_rows: float = 0.0
     recent_seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the values of sets of columns, which epochs count again."""
+        return {
+            **{name: getattr(self, name).to_json() for name in _FIGURES},
+            "recent_rows": self.recent_rows,
+            "recent_seconds": self.recent_seconds,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StreamStatistics:
+        rate, rows, groups, *others = (figure_from_json(value[name]) for name in _FIGURES)
+        greatest_time, null_times, late_rows = others
+        return cls(
+            rate,
+            rows,
+            groups,
+            greatest_time,
+            null_times,
+            late_rows,
+            recent_rows=value["recent_rows"],
+            recent_seconds=value["recent_seconds"],
+        )
 
     def distinct_of(self, columns: Iterable[str]) -> Figure:
         """How many different values these columns take together."""
@@ -118,6 +144,14 @@ class Statistics:
 
     streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
     subplans: Mapping[str, StreamStatistics] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What is known of streams; subplans are observed again."""
+        return {name: known.to_json() for name, known in self.streams.items()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Statistics:
+        return cls({name: StreamStatistics.from_json(body) for name, body in value.items()})
 
     def of_stream(self, name: str) -> StreamStatistics:
         return self.streams.get(name, NOTHING_KNOWN)

@@ -7,8 +7,9 @@ have no ``<``: whoever compares must first ask whether both are known (``cost.ch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class Figure:
     def number(self) -> float | None:
         """The value, or None when unknown."""
         return None
+
+    def to_json(self) -> list[Any] | None:
+        """How sure the figure is, and its value; nothing for what is unknown."""
+        return None if self.number is None else [type(self).__name__.lower(), self.number]
 
     def __add__(self, other: Figure | float) -> Figure:
         return _combined(lambda a, b: a + b, self, other)
@@ -100,6 +105,18 @@ class Unknown(Figure):
 
 
 UNKNOWN = Unknown()
+
+
+def figure_from_json(value: Sequence[Any] | None) -> Figure:
+    """The figure that ``to_json`` wrote.
+
+    >>> figure_from_json(Estimated(2.5).to_json()), figure_from_json(UNKNOWN.to_json())
+    (Estimated(value=2.5), Unknown())
+    """
+    if value is None:
+        return UNKNOWN
+    kind, number = value
+    return Exact(number) if kind == "exact" else Estimated(number)
 
 
 def estimated(figure: Figure) -> Figure:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.stats.forecast import damped, holt
 
@@ -68,6 +68,23 @@ class Cycle:
     def queries(self) -> int:
         return sum(counts.queries for counts in self.edges.values())
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "edges": [[*e, c.queries, c.matches, c.rows] for e, c in self.edges.items()],
+            "keys": [[*edge, count] for edge, count in self.keys.items()],
+            "rows": list(self.rows.items()),
+            "arrivals": list(self.arrivals.items()),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Cycle:
+        return cls(
+            {(one, other): EdgeCounts(*counts) for one, other, *counts in value["edges"]},
+            {(one, other): count for one, other, count in value["keys"]},
+            dict(value["rows"]),
+            dict(value["arrivals"]),
+        )
+
     def then(self, later: Cycle) -> Cycle:
         """This cycle, gone on with: counts add up, what is held is what is held last."""
         return Cycle(
@@ -105,6 +122,8 @@ class ProbeStatistics:
 #: A pair jumps if its probes find this many times more or fewer rows than was forecast, counted
 #: from a few rows in a hundred probes on, and told by enough probes to be no accident.
 JUMP, LEAST_FOUND, LEAST_QUERIES = 1.5, 0.05, 30
+#: So many cycles are kept over a restart.
+KEPT_CYCLES = 3
 #: A jump is believed at once if the pair has not jumped for so many cycles.
 STEADY = 4
 
@@ -117,15 +136,25 @@ class ProbeHistory:
     does, is smoothed.
     """
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, past: Sequence[Cycle] = ()) -> None:
         if length < 1:
             raise ValueError("a history has room for one cycle or more")
-        self._closed: deque[Cycle] = deque(maxlen=length)
+        self.length = length
+        self._closed: deque[Cycle] = deque(past, maxlen=length)
         self._running = NOTHING_SEEN
-        self._count = 0
+        self._count = len(self._closed)
         #: By pair: the number of the cycle that its history begins with, and of its last jump.
         self._since: dict[Edge, int] = {}
         self._jumped: dict[Edge, int] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """The last cycles: enough to go on with, and little to write in every epoch."""
+        recent = list(self._closed)[-KEPT_CYCLES:]
+        return {"length": self.length, "cycles": [cycle.to_json() for cycle in recent]}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ProbeHistory:
+        return cls(value["length"], [Cycle.from_json(cycle) for cycle in value["cycles"]])
 
     @property
     def cycles(self) -> tuple[Cycle, ...]:

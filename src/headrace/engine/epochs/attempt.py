@@ -40,6 +40,7 @@ from headrace.operators.sets.aggregation_set import AggregationSet
 from headrace.operators.stateless import SourceRows
 from headrace.operators.write import Write, Writing, Written, run_alone, run_together
 from headrace.plan.nodes import Source
+from headrace.planner.cadence import is_due
 from headrace.planner.live_query import LiveQuery
 from headrace.state.arrangement import StateFile
 from headrace.state.branches import MissedEpoch
@@ -47,10 +48,6 @@ from headrace.state.committed import Committed
 
 if TYPE_CHECKING:
     from headrace.engine.epochs.runner import EpochRunner, Running
-
-
-#: How the names of arrangements begin that belong to a query and not to its plan.
-_QUERIES_OWN = ("results-", "outbox-")
 
 
 class Attempt:
@@ -81,7 +78,7 @@ class Attempt:
                 batch,
                 sources[stream],
                 f"{runner._key}_{storage_name(stream)}",
-                runner.recent_rows.get(stream),
+                runner.statistics.recent_rows.get(stream),
             )
             for stream, batch in batches.items()
             if stream in sources
@@ -93,14 +90,15 @@ class Attempt:
             state,
             inputs,
             clocks_before=runner.state.clocks,
-            joins=runner.joins,
-            early=runner.early,
+            statistics=runner.statistics,
+            choices=runner.plan.choices,
             # Counting costs a fifth of an append, and keys change slowly.
-            counts_keys=report.epoch % 16 == 0 or self._some_keys_are_unknown(),
+            counts_keys=is_due(report.epoch) or self._some_keys_are_unknown(),
+            life=runner.life,
         )
 
     def _some_keys_are_unknown(self) -> bool:
-        known = self._runner.joins.keys
+        known = self._runner.statistics.keys
         return any(
             (store.name, name) not in known
             for store in self._physical.stores
@@ -174,9 +172,9 @@ class Attempt:
     def learn(self) -> None:
         """Take in what multi-way joins saw, now that the epoch is true."""
         for probed in self._epoch.probed.values():
-            switches = probed.memory.learn(self._report.epoch, probed.join.observed)
-            names = probed.memory.names
-            self._runner.joins.changes += [switch.text(names) for switch in switches]
+            switches = probed.orders.learn(self._report.epoch, probed.join.observed)
+            names = probed.orders.names
+            self._runner.plan.choices.changes += [switch.text(names) for switch in switches]
 
     def release(self) -> None:
         for batch in self._epoch.batches.values():
@@ -273,20 +271,20 @@ class Attempt:
         """The queries whose share of a store fails by itself; merged ones are tried once."""
         tried: dict[tuple[int, int | None], bool] = {}
         for name in users:
-            live = self._runner.live[name]
+            live = self._runner.plan.queries[name]
             key = id(live.sink.input), live.starts_at
             if key not in tried:
                 tried[key] = self._fails_alone(store, live)
         failing = {}
         for name, running in users.items():
-            live = self._runner.live[name]
+            live = self._runner.plan.queries[name]
             if tried[id(live.sink.input), live.starts_at]:
                 failing[name] = running
         return failing
 
     def _fails_alone(self, store: str, live: LiveQuery) -> bool:
         """Whether one query's share of a store fails by itself."""
-        alone = self._runner.compiled([live])
+        alone = self._runner.plan.alone(live)
         for candidate in alone.stores:
             if candidate.name == store:
                 trial = copy.copy(self._epoch)
@@ -421,7 +419,9 @@ class Attempt:
             # What is left open by streams that are all idle waits for them; nobody waits for it.
             if store.streams <= idle:
                 idle.add(store.name)
-        state.clocks = self._epoch.clocks_after = state.clocks.then(watermarks, frozenset(idle))
+        state.clocks = self._epoch.clocks_after = state.clocks.then(
+            watermarks, frozenset(idle), frozenset(names)
+        )
 
     def _learn_frontiers(self, stores: Iterable[Store]) -> None:
         """Open sessions hold back the times of what is still to come out of them."""
@@ -438,19 +438,13 @@ class Attempt:
         live = {store.name for store in self._physical.stores}
         for store in self._physical.stores:
             arrangement = state.arrangement(store.name)
-            gone = arrangement.expired(store.horizon(self._epoch))
-            gone += [file for file in arrangement.files if not file.rows]
-            arrangement.replace(gone, [])
-            state.garbage += [(state.epoch, file.path) for file in gone]
-        sessions = {name for name in state.clocks.watermarks if name.startswith("sessions-")}
-        state.clocks.forget(sessions - live)
+            expired = arrangement.expired(store.horizon(self._epoch))
+            state.drop(store.name, [*expired, *(f for f in arrangement.files if not f.rows)])
+        state.clocks.forget(state.clocks.sessions - live)
         if state.clocks.past:
-            queries = {query.sink.streams() for query in self._runner.live.values()}
-            state.clocks.prune(streams | sessions for streams in queries)
-        for name in [
-            n for n in state.arrangements if n not in live and not n.startswith(_QUERIES_OWN)
-        ]:
-            state.garbage += [(state.epoch, f.path) for f in state.arrangements.pop(name).files]
+            queries = {query.sink.streams() for query in self._runner.plan.queries.values()}
+            state.clocks.prune(streams | state.clocks.sessions for streams in queries)
+        state.drop_all_but(live)
         self._forget_layouts()
 
     def _forget_layouts(self) -> None:

@@ -117,7 +117,7 @@ class BranchRuns:
             self._fail_again(name, branch, failed.errors[name], missed.epoch)
             del self.runners[name]
             return EpochReport(missed.epoch, failures=failed.errors)
-        runner.adopt(done)
+        runner.adopt_alone(done)
         branch.state = done.state
         _hand_over(done.state, self.to_publish, state)
         rows = [(state.epoch, f.path) for files in missed.files.values() for f in files]

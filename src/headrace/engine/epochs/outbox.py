@@ -18,25 +18,25 @@ from headrace.errors import HeadraceError, SinkError
 from headrace.failpoints import failpoint
 from headrace.operators.write import Write, Writing
 from headrace.state.arrangement import Arrangement, StateFile
-from headrace.state.branches import outbox_arrangement
 from headrace.state.committed import Committed
+from headrace.state.store_names import outbox_of_query
 
 
 def waiting_rows(state: Committed, query: str) -> Arrangement | None:
     """What waits for a query's sink; None where nothing does."""
-    outbox = state.arrangements.get(outbox_arrangement(query))
+    outbox = state.arrangements.get(outbox_of_query(query))
     return outbox if outbox is not None and outbox.files else None
 
 
 def waiting_before(state: Committed, query: str, epoch: int) -> Arrangement | None:
     """What waited for a query's sink before this epoch."""
-    outbox = state.arrangements.get(outbox_arrangement(query))
+    outbox = state.arrangements.get(outbox_of_query(query))
     return None if outbox is None else replace(outbox, files=outbox.before(epoch))
 
 
 def keep(epoch: RunningEpoch, query: str, rows: Definition) -> Writing[int]:
     """Put an epoch's rows into the outbox; the number of rows."""
-    name = outbox_arrangement(query)
+    name = outbox_of_query(query)
     written = yield Write(
         f"outbox of {query}",
         rows.query,
@@ -58,7 +58,7 @@ def deliver(epoch: RunningEpoch, sink: QuerySink) -> Writing[int]:
 
     Each epoch that the sink has taken leaves the outbox, also when a later one is refused.
     """
-    outbox = epoch.state.arrangement(outbox_arrangement(sink.name))
+    outbox = epoch.state.arrangement(outbox_of_query(sink.name))
     delivered = 0
     for number in sorted({file.epoch for file in outbox.files}):
         files = outbox.of(number)

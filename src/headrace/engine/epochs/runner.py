@@ -8,15 +8,13 @@ whose epochs are part of those of the others.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from headrace.compiler.compile import compile_queries, with_columns_of
+from headrace.compiler.compile import with_columns_of
 from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.engine.checkpoint.storage import Storage
 from headrace.engine.epochs.attempt import Attempt
@@ -24,6 +22,7 @@ from headrace.engine.epochs.blame import QueriesFailed, StreamsBroken
 from headrace.engine.epochs.branch_runs import BranchRuns
 from headrace.engine.epochs.compaction import merge_files
 from headrace.engine.epochs.deliveries import Deliveries, RetryPolicy, Waiting
+from headrace.engine.epochs.live_plan import LivePlan
 from headrace.engine.epochs.outbox import waiting_before
 from headrace.engine.epochs.report import EpochReport
 from headrace.engine.epochs.running_epoch import RunningEpoch
@@ -32,21 +31,15 @@ from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks import QuerySink
 from headrace.engine.sinks.results import ResultsSink
 from headrace.errors import HeadraceError
-from headrace.merge import Strategy
-from headrace.merge.rewriting import Merging
 from headrace.names import storage_name
-from headrace.operators.base import Store
+from headrace.operators.epoch import EngineLife
 from headrace.operators.write import Writing, run_together
-from headrace.plan.json import from_json, to_json
-from headrace.plan.nodes import Node, Source
-from headrace.planner.early_aggregation import EarlyMemory, EarlyPolicy
-from headrace.planner.join_order import JoinMemory, JoinPolicy
-from headrace.planner.late_joiners import stays_apart
+from headrace.plan.nodes import Source
 from headrace.planner.live_query import LiveQuery
-from headrace.planner.pane_layout import LayoutPolicy, plan_pane_layouts
+from headrace.planner.statistics import RuntimeStatistics
 from headrace.state.branches import Branch, Failure, branched_off, described, set_aside
 from headrace.state.committed import Committed, Intent
-from headrace.stats.load import Load
+from headrace.stats.catalog import Observation
 
 
 @dataclass(frozen=True)
@@ -71,20 +64,6 @@ class Computed:
     branches: dict[str, Computed] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _OwnStores:
-    """What a plan needs of stores, as long as its panes are laid out like this.
-
-    That is the names of the counters of each of them, and the sets of streams by whose watermarks
-    they let rows go.
-    """
-
-    plan: Node
-    layout: object
-    counters: dict[str, list[str]]
-    released_by: frozenset[frozenset[str]]
-
-
 class EpochRunner:
     """Holds the current plan and state, and runs epochs over them."""
 
@@ -94,122 +73,47 @@ class EpochRunner:
         checkpoint: Storage,
         state: Committed,
         key: str,
-        policy: LayoutPolicy,
-        closing: str,
-        join_policy: JoinPolicy,
-        early_policy: EarlyPolicy | None = None,
-        merging: Merging | None = None,
+        plan: LivePlan,
         retry_policy: RetryPolicy | None = None,
         kept_rows: int = 0,
     ) -> None:
         self._executor = executor
         self._checkpoint = checkpoint
         self._key = key
-        self.policy = policy
-        self.closing = closing
-        self.join_policy = join_policy
-        self.early_policy = early_policy or EarlyPolicy()
-        self.merging = merging or Merging(Strategy.NONE)
         self.state = state
+        self.plan = plan
+        self.life = EngineLife()
         self.queries: dict[str, Running] = {}
-        #: What each query runs: its plan, merged with those of the others.
-        self.live: dict[str, LiveQuery] = {}
-        self.physical = PhysicalPlan()
-        self.recent_rows: dict[str, int] = {}
-        self.loads: dict[str, Load] = {}
-        self.joins = JoinMemory()
-        self.early = EarlyMemory(self.loads)
-        #: The stores of each query, with the counters of the rows that are late for *it*.
-        self.late_counters: dict[str, dict[str, list[str]]] = {}
-        #: The sets of streams by whose watermarks each query's operators go.
-        self.released_by: dict[str, frozenset[frozenset[str]]] = {}
-        self._own_stores: dict[tuple[int, int | None], _OwnStores] = {}
-        self._changes: list[str] = []
         self.deliveries = Deliveries(retry_policy or RetryPolicy())
         #: Queries that failed, and those that went on by themselves.
         self.branches = BranchRuns(executor, kept_rows)
         #: Whether something was decided or done that only the next commit makes true.
         self.owes_commit = False
 
+    @property
+    def physical(self) -> PhysicalPlan:
+        """What runs."""
+        return self.plan.physical
+
+    @property
+    def statistics(self) -> RuntimeStatistics:
+        """What was learnt while it ran."""
+        return self.plan.statistics
+
     def use(self, queries: Mapping[str, Running]) -> None:
         """Run these queries from now on."""
         self.queries = dict(queries)
-        sinks = {name: q.live.sink for name, q in queries.items()}
-        never = [name for name, query in queries.items() if stays_apart(query.live)]
-        plans = self.merging.update(sinks, self._plans_that_ran(), never)
-        self.live = {n: LiveQuery(plans[n], q.live.starts_at) for n, q in queries.items()}
-        self._remember_merged()
-        distinct = self._distinct_plans()
-        self.state.panes, changes = plan_pane_layouts(
-            distinct, self.state.panes, self.loads, self.policy
-        )
-        self._changes += [change.text for change in changes]
-        self.physical = self.compiled(list(self.live.values()))
-        own = self._stores_by_query()
-        self.late_counters = {name: stores.counters for name, stores in own.items()}
-        self.released_by = {name: stores.released_by for name, stores in own.items()}
-        self.state.plan_version += 1
+        self.plan.use({name: query.live for name, query in queries.items()}, self.state)
 
-    def _remember_merged(self) -> None:
-        """State is named by the plan that runs, so a restart must find it."""
-        self.state.merged, self.state.plans = {}, {}
-        hashes: dict[int, str] = {}
-        for name, live in self.live.items():
-            if live.sink.input is self.queries[name].live.sink.input:
-                continue
-            if id(live.sink.input) not in hashes:
-                written = json.dumps(to_json(live.sink.input), separators=(",", ":"))
-                number = hashlib.sha256(written.encode()).hexdigest()[:16]
-                self.state.plans[number] = written
-                hashes[id(live.sink.input)] = number
-            self.state.merged[name] = hashes[id(live.sink.input)]
-
-    def _plans_that_ran(self) -> dict[str, Node]:
-        """The plans of queries before a restart: their own, or those they were merged into."""
-        if self.live:
-            return {}
-        plans = {n: from_json(json.loads(text)) for n, text in self.state.plans.items()}
-        # Equal plans become one and the same, which is what all sharing looks at.
-        same: dict[Node, Node] = {}
-        ran: dict[str, Node] = {}
-        for name, running in self.queries.items():
-            record = self.state.queries.get(name)
-            if name in self.state.merged:
-                plan = plans[self.state.merged[name]]
-                ran[name] = same.setdefault(plan, plan)
-            elif self.state.epoch and (record is None or record.since_epoch <= self.state.epoch):
-                plan = running.live.sink.input
-                ran[name] = same.setdefault(plan, plan)
-        return ran
-
-    def _distinct_plans(self) -> list[Node]:
-        return list({id(q.sink.input): q.sink.input for q in self.live.values()}.values())
-
-    def _stores_by_query(self) -> dict[str, _OwnStores]:
-        """The stores of each query as if it ran alone: merged queries have the same."""
-        known, found = self._own_stores, {}
-        by_query = {}
-        for name, live in self.live.items():
-            plan = live.sink.input
-            key = id(plan), live.starts_at
-            if key not in found:
-                # To compile thousands of plans one by one takes seconds, and few have changed.
-                layout = self.state.panes.of(plan)
-                before = known.get(key)
-                if before is None or before.plan is not plan or before.layout != layout:
-                    stores = self.compiled([live]).stores
-                    counters = {store.name: store.late_counters() for store in stores}
-                    sets = frozenset().union(*(released_by(store) for store in stores))
-                    before = _OwnStores(plan, layout, counters, sets)
-                found[key] = before
-            by_query[name] = found[key]
-        self._own_stores = found
-        return by_query
+    def replan(self) -> None:
+        """Lay out anew what is laid out otherwise than the rows of late would have it."""
+        if self.plan.is_outdated:
+            self.use(self.queries)
 
     @property
     def groups(self) -> frozenset[frozenset[str]]:
         """The sets of several streams by whose watermarks some operator goes."""
-        sets = frozenset().union(*self.released_by.values())
+        sets = frozenset().union(*self.plan.released_by.values())
         own = frozenset(streams for streams in sets if len(streams) > 1)
         return own.union(*(runner.groups for runner in self.branches.runners.values()))
 
@@ -218,34 +122,12 @@ class EpochRunner:
         held = [
             store.name
             for store in self.physical.stores
-            if not store.endless and any(len(streams) > 1 for streams in released_by(store))
+            if not store.endless
+            and any(len(streams) > 1 for streams in self.physical.released_by(store))
         ]
         found = (self.state.arrangements.get(name) for name in held)
         own = sum(arrangement.rows for arrangement in found if arrangement is not None)
         return own + sum(runner.rows_held() for runner in self.branches.runners.values())
-
-    def compiled(self, queries: list[LiveQuery]) -> PhysicalPlan:
-        """Operators for some of the queries, over the stores that all of them share."""
-        return compile_queries(
-            queries, self.state.panes, self.closing, self.join_policy, self.early_policy
-        )
-
-    def keeps_all_of(self, query: LiveQuery) -> bool:
-        """Whether everything that a query would need to remember is in the stores already."""
-        stores = {store.name: store for store in self.physical.stores}
-        return all(
-            needed.name in stores and stores[needed.name].serves(needed)
-            for needed in self.compiled([query]).stores
-        )
-
-    def replan(self) -> bool:
-        """Change what is laid out otherwise than the rows of late would have it."""
-        _, changes = plan_pane_layouts(
-            self._distinct_plans(), self.state.panes, self.loads, self.policy
-        )
-        if changes:
-            self.use(self.queries)
-        return bool(changes)
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -289,6 +171,7 @@ class EpochRunner:
             self._note_deliveries(done)
             return done.report
         started = time.monotonic()
+        self._learn(done)
         done.state.publications += self.branches.to_publish
         self._checkpoint.commit(done.state)
         self.branches.to_publish, self.owes_commit = [], False
@@ -351,7 +234,7 @@ class EpochRunner:
             described(self.queries[name].live.sink.schema),
         )
         set_aside(state, name, branch)
-        self.branches.keep_rows_for(name, branch, self.compiled([self.live[name]]).sources)
+        self.branches.keep_rows_for(name, branch, self.plan.alone(self.plan.queries[name]).sources)
 
     def has_work(self, batches: Mapping[str, Batch], idle: frozenset[str]) -> bool:
         """Whether an epoch is anything to the queries of this runner."""
@@ -362,23 +245,37 @@ class EpochRunner:
             or self.due_deliveries()
         )
 
+    def _learn(self, done: Computed) -> None:
+        """Take in what the epoch saw, and let its commit hold what is known."""
+        for stream, rows in done.report.rows_in.items():
+            seen = Observation(
+                rows,
+                greatest_time=done.state.greatest.get(stream),
+                null_times=done.report.null_times[stream],
+            )
+            self.statistics.note_stream(stream, seen)
+        for name, load in done.report.loads.items():
+            self.statistics.note_load(name, load)
+        done.attempt.learn()
+        done.state.statistics = self.statistics.to_json()
+        for name, own in done.branches.items():
+            self.branches.runners[name]._learn(own)
+
     def adopt(self, done: Computed) -> None:
         """The epoch is true."""
         report = done.report
         self.state = done.state
-        done.attempt.learn()
-        report.changes = [*self._changes, *self.joins.changes, *self.early.changes]
-        report.changes += self._executor.take_news()
-        self._changes, self.joins.changes, self.early.changes = [], [], []
-        for family, load in report.loads.items():
-            known = self.loads.get(family)
-            self.loads[family] = load if known is None else known.then(load)
-        self.recent_rows |= report.rows_in
+        report.changes = [*self.plan.take_changes(), *self._executor.take_news()]
         self._note_deliveries(done)
         for name, own in done.branches.items():
             self.branches.runners[name].adopt(own)
         for name in report.failures.keys() & self.branches.runners.keys():
             del self.branches.runners[name]
+
+    def adopt_alone(self, done: Computed) -> None:
+        """The same for an epoch of one that goes on by itself, which others commit."""
+        self._learn(done)
+        self.adopt(done)
 
     def _note_deliveries(self, done: Computed) -> None:
         self.deliveries.note(done.report, self.state)
@@ -477,24 +374,11 @@ class EpochRunner:
         """Leave nothing on the executors; what cannot be reached is forgotten in time."""
         for runner in self.branches.runners.values():
             runner.close()
-        if self.joins.probing:
+        if self.plan.choices.probes:
             with suppress(Exception):
-                self._executor.forget_indexes(self.joins.run)
+                self._executor.forget_indexes(self.life.name)
 
     def _leave_out(self, failed: Mapping[str, HeadraceError]) -> None:
         remaining = {n: q for n, q in self.queries.items() if n not in failed}
         if len(remaining) < len(self.queries):
             self.use(remaining)
-
-
-def released_by(store: Store) -> frozenset[frozenset[str]]:
-    """The sets of streams by whose watermarks a store lets rows go; sessions follow theirs."""
-    return frozenset(
-        frozenset(clock for clock in clocks if not clock.startswith("sessions-"))
-        for clocks in store.released_by()
-    )
-
-
-def is_time_to_plan(epoch: int) -> bool:
-    """Often while little is known of the streams, then now and then."""
-    return epoch % 16 == 0 if epoch > 8 else epoch in (1, 2, 4, 8)

@@ -1,8 +1,7 @@
-"""What several readers need of an operator, computed once in an epoch and held for all of them.
+"""The rows of an operator that several read, computed once in an epoch and kept for all of them.
 
-A join whose pairs go to three queries would run three times, once within each of their results.
-Where that costs more than one job does, its new rows are written first, to a file that lives as
-long as the epoch; whoever asks the operator for its rows is then given the file.
+Where the planner finds that it pays, the new rows are written first, to a file that lives as long
+as the epoch; whoever asks the operator for its rows is then given the file.
 """
 
 from __future__ import annotations
@@ -15,10 +14,8 @@ from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.operators.base import Operator, Store
 from headrace.operators.rows.probe_join import ProbeJoin
 from headrace.operators.write import Write, Writing, run_together
+from headrace.planner.shared_rows import pays_to_share
 from headrace.state.arrangement import StateFile
-
-#: Rows that are read again for each further reader in the time that one more job takes.
-LEAST_ROWS = 200_000
 
 
 def materialize_shared(epoch: RunningEpoch, physical: PhysicalPlan, ready: Iterable[Store]) -> None:
@@ -26,25 +23,24 @@ def materialize_shared(epoch: RunningEpoch, physical: PhysicalPlan, ready: Itera
     advanced = {id(store) for store in ready}
     work: dict[int, Writing[Definition | None]] = {}
     for operator, readers in physical.readers():
-        if id(operator) in epoch.tried or isinstance(operator, ProbeJoin):
+        if id(operator) in epoch.shared_attempts or isinstance(operator, ProbeJoin):
             # A probed join keeps its results for the epoch itself.
             continue
-        if readers < 2 or not all(id(store) in advanced for store in operator.stores):
+        if not all(id(store) in advanced for store in operator.stores):
             continue
-        if (readers - 1) * sum(_rows(epoch, store) for store in operator.stores) >= LEAST_ROWS:
-            epoch.tried.add(id(operator))
-            work[id(operator)] = _hold(epoch, operator, len(epoch.tried))
+        rows = sum(epoch.stored_rows(store.name) for store in operator.stores)
+        if pays_to_share(readers, rows, physical.policy):
+            epoch.shared_attempts.add(id(operator))
+            work[id(operator)] = _materialize(epoch, operator, len(epoch.shared_attempts))
     for number, ended in run_together(epoch.executor, work).items():
         # What fails here fails again where it is read, and there it is known for whom.
         if not isinstance(ended, Exception):
-            epoch.held[number] = ended
+            epoch.shared_rows[number] = ended
 
 
-def _rows(epoch: RunningEpoch, store: Store) -> int:
-    return sum(file.rows for file in epoch.state.arrangement(store.name).files)
-
-
-def _hold(epoch: RunningEpoch, operator: Operator, number: int) -> Writing[Definition | None]:
+def _materialize(
+    epoch: RunningEpoch, operator: Operator, number: int
+) -> Writing[Definition | None]:
     rows = operator.delta(epoch)
     if rows is None:
         return None

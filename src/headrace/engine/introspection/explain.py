@@ -1,36 +1,91 @@
 """What a query would do beside those that run, and what all of them do together.
 
-Everything is answered by what runs itself: by the operators that would be compiled, and by what was
-learnt while they ran.
+Everything is answered by the plan that runs, or by the one that would run if the query took part
+now: both come out of ``plan_all``, with what was learnt while queries ran.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.compiler.compile import compile_queries
-from headrace.compiler.early_choices import describe_early
 from headrace.compiler.physical_plan import PhysicalPlan
+from headrace.compiler.planning import PlanState, plan_all
 from headrace.engine.ingest.file_streams import folder_of
 from headrace.engine.introspection.dry_run import Places, executors_of
+from headrace.engine.policy import planner_policy
 from headrace.merge import Strategy
 from headrace.merge.describe import Description, describe, planned_together
-from headrace.optimizer.early.describe import DescribedEarly, LateAggregate
-from headrace.optimizer.joins.describe import DescribedJoin, FixedJoin, describe_joins
-from headrace.optimizer.probing.describe import DescribedProbes
-from headrace.optimizer.windows.describe import DescribedWindows
-from headrace.plan.json import plan_hash
+from headrace.operators.base import EpochStep
 from headrace.plan.nodes import Node, Sink
-from headrace.planner.early_aggregation import EarlyMemory
-from headrace.planner.join_order import JoinMemory
+from headrace.planner.choices import Choices
+from headrace.planner.decision import PlannedQuery
 from headrace.planner.live_query import LiveQuery
-from headrace.planner.pane_layout import PanePlan, describe_windows, plan_pane_layouts
-from headrace.planner.policy import early_policy, join_policy, layout_policy, merging
-from headrace.planner.probe_order import ProbeMemory
-from headrace.state.committed import Committed
+from headrace.planner.merging import TrialMerge, begin_merging
+from headrace.planner.pane_layout import PanePlan
+from headrace.planner.policy import PlannerPolicy
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
+
+
+@dataclass(frozen=True)
+class ExplainedQuery:
+    """A query in the plan of all: the one that runs, or that would run if it took part now."""
+
+    engine: Engine
+    sink: Sink
+    #: Its name in that plan.
+    name: str
+    physical: PhysicalPlan
+
+    @property
+    def steps(self) -> list[EpochStep]:
+        """What happens for it in an epoch."""
+        return self.physical.steps(self.name)
+
+    @property
+    def planned(self) -> PlannedQuery:
+        """What its decisions were taken from."""
+        engine, plan = self.engine, self.physical.queries[self.name].sink.input
+        part = self.physical.only(self.name)
+        own = {id(operator) for operator in part.operators()}
+        return PlannedQuery(
+            self.sink.input,
+            plan,
+            self.physical.panes,
+            tuple(
+                name
+                for name, query in self.physical.queries.items()
+                if name != self.name and query.sink.input is plan
+            ),
+            self.physical.early_choices,
+            {
+                operator.node: readers
+                for operator, readers in self.physical.readers()
+                if readers > 1 and id(operator) in own
+            },
+            self.physical.policy,
+            engine.statistics,
+            Choices() if engine.plan is None else engine.plan.choices,
+            engine.stored_rows,
+        )
+
+    @property
+    def executors(self) -> list[str]:
+        """Who runs each step that writes something, and why."""
+        engine = self.engine
+        part = self.physical.only(self.name)
+        sink = part.queries[self.name].sink
+        folders = {
+            stream: folder_of(engine.streams[stream].frame) if stream in engine.streams else None
+            for stream in part.sources
+        }
+        checkpoint = engine.checkpoint or ""
+        folder = checkpoint if sink.format == "results" else dict(sink.options).get("path", "")
+        places = Places(checkpoint, folder, folders)
+        return executors_of(part, engine.executor, engine.settings, places)
 
 
 class Explaining:
@@ -39,81 +94,57 @@ class Explaining:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def steps(self, sink: Sink) -> list[object]:
-        """What happens for a query in an epoch."""
-        return list(self._compiled(sink).steps(sink.name))
-
-    def early(self, sink: Sink) -> list[DescribedEarly | LateAggregate]:
-        """The aggregates over joins, and which of their inputs are aggregated before."""
-        runner = self._engine.runner
-        if runner is None:
-            known = EarlyMemory(), JoinMemory(), Committed(epoch=0)
+    def beside_others(self, sink: Sink) -> ExplainedQuery:
+        """A query as it runs, or would if it took part now."""
+        engine = self._engine
+        known = next((own for own in engine.sinks().values() if own.input == sink.input), None)
+        running = engine.plan
+        if known is not None and running is not None and known.name in running.queries:
+            return ExplainedQuery(engine, known, known.name, running.physical)
+        if running is not None and engine.active:
+            queries = dict(running.asked)
+            merging = None if running.merging is None else TrialMerge(running.merging)
+            state = PlanState(self._panes, merging=merging)
         else:
-            known = runner.early, runner.joins, runner.state
-        return describe_early(sink.input, self._compiled(sink), *known)
+            queries = {name: LiveQuery(own, None) for name, own in engine.sinks().items()}
+            fresh = begin_merging(self._policy, lambda: engine.statistics.streams)
+            state = PlanState(self._panes, merging=fresh)
+        if known is None:
+            known = replace(sink, name=_unused(sink.name, queries))
+            queries[known.name] = LiveQuery(known, None)
+        physical = plan_all(queries.values(), state, engine.statistics, self._policy)
+        return ExplainedQuery(engine, known, known.name, physical)
 
-    def executors(self, sink: Sink) -> list[str]:
-        """Who runs each step that writes something, and why."""
-        engine = self._engine
-        # One that takes part has a name and a place for its results.
-        sink = next((known for known in engine.sinks().values() if known.input == sink.input), sink)
-        physical = self._compiled(sink)
-        folders = {
-            name: folder_of(engine.streams[name].frame) if name in engine.streams else None
-            for name in physical.sources
-        }
-        checkpoint = engine.checkpoint or ""
-        folder = checkpoint if sink.format == "results" else dict(sink.options).get("path", "")
-        places = Places(checkpoint, folder, folders)
-        return executors_of(physical, engine.executor, engine.settings, places)
-
-    def windows(self, sink: Sink) -> list[DescribedWindows]:
-        """The windows of a query that share work, or would if it paid."""
-        engine = self._engine
-        return describe_windows(
-            sink, self._panes_with(sink), engine.loads, layout_policy(engine.settings)
-        )
-
-    def joins(self, plan: Node) -> list[DescribedJoin | FixedJoin | DescribedProbes]:
-        """The joins of a plan with their orders."""
-        memory, policy = self._engine.join_memory, join_policy(self._engine.settings)
-        found: list[DescribedJoin | FixedJoin | DescribedProbes] = []
-        for join in describe_joins(
-            plan, memory.loads, memory.orders, policy.disabled, policy.reorder
-        ):
-            if isinstance(join, DescribedJoin) and policy.probing.takes(join.join, join.graph):
-                fresh = ProbeMemory.of(join.join, join.graph, policy.probing)
-                known = memory.probing.get(plan_hash(join.join), fresh)
-                found.append(known.describe(join.join, [order.order for order in join.orders]))
-            else:
-                found.append(join)
-        return found
+    def alone(self, plan: Node, sink: Sink) -> PlannedQuery:
+        """A plan as it would run over the state that there is, merged with no other."""
+        own = replace(sink, input=plan)
+        state, statistics = PlanState(self._panes), self._engine.statistics
+        physical = plan_all([LiveQuery(own, None)], state, statistics, self._policy)
+        return ExplainedQuery(self._engine, own, own.name, physical).planned
 
     def merged(self) -> Description:
         """All queries merged: as they run, or as they would if the engine were started now."""
         engine = self._engine
-        if engine.active and engine.settings.merge_strategy != Strategy.NONE.value:
-            assert engine.runner is not None
-            return engine.runner.merging.with_locked_plan(
-                lambda plan: describe(plan, engine.statistics, engine.apart)
-            )
-        plan = planned_together(merging(engine.settings, lambda: engine.statistics), engine.sinks())
-        return describe(plan, engine.statistics, engine.apart)
+        streams, apart = engine.statistics.streams, engine.apart
+        if engine.active and self._policy.merge_strategy is not Strategy.NONE:
+            assert engine.plan is not None
+            assert engine.plan.merging is not None
+            return engine.plan.merging.with_locked_plan(lambda plan: describe(plan, streams, apart))
+        merging = begin_merging(self._policy, lambda: streams)
+        return describe(planned_together(merging, engine.sinks()), streams, apart)
 
-    def _compiled(self, sink: Sink) -> PhysicalPlan:
-        """The operators that a query would have, beside those that run already."""
-        settings = self._engine.settings
-        return compile_queries(
-            [LiveQuery(sink, None)],
-            self._panes_with(sink),
-            settings.window_closing,
-            join_policy(settings),
-            early_policy(settings),
-        )
+    @property
+    def _policy(self) -> PlannerPolicy:
+        return planner_policy(self._engine.settings)
 
-    def _panes_with(self, sink: Sink) -> PanePlan:
-        """How panes are laid out if this query takes part, beside those that do already."""
-        engine = self._engine
-        current = PanePlan() if engine.runner is None else engine.runner.state.panes
-        plans = [*engine.sinks().values(), sink]
-        return plan_pane_layouts(plans, current, engine.loads, layout_policy(engine.settings))[0]
+    @property
+    def _panes(self) -> PanePlan:
+        """How panes are laid out that were stored already."""
+        runner = self._engine.runner
+        return PanePlan() if runner is None else runner.state.panes
+
+
+def _unused(name: str, queries: Collection[str]) -> str:
+    while name in queries:
+        name += "'"
+    return name

@@ -30,7 +30,7 @@ from headrace.plan.nodes import (
 from headrace.plan.types import BIGINT, Field, Schema
 from headrace.plan.windows import Landmark, Trailing
 from headrace.state.arrangement import StateFile
-from headrace.state.branches import results_arrangement
+from headrace.state.store_names import results_of_query
 
 EPOCH = "__epoch"
 
@@ -48,7 +48,7 @@ class ResultsSink(QuerySink):
         return True
 
     def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
-        arrangement = epoch.state.arrangement(results_arrangement(self.name))
+        arrangement = epoch.state.arrangement(results_of_query(self.name))
         written = yield Write(
             self.name,
             epoch.derived("stamped", rows.query, lambda: _stamped(rows.query, epoch.number)),
@@ -69,7 +69,7 @@ class ResultsSink(QuerySink):
         """Merge the table's small files; replaced rows are left out."""
         return merge_files(
             epoch,
-            results_arrangement(self.name),
+            results_of_query(self.name),
             stored_schema(self.sink),
             lambda rows: Definition(newest(self.sink, rows.query), rows.schema),
             limit,

@@ -50,7 +50,8 @@ from headrace.plan.json import plan_hash
 from headrace.plan.nodes import WINDOW_COLUMN, Join, Order, SameWindow
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping
-from headrace.planner.join_order import InputCardinality, JoinPolicy, choose_join_orders
+from headrace.planner.join_order import InputCardinality, choose_join_orders
+from headrace.planner.policy import PlannerPolicy
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class DeltaJoin(Operator):
         sources: tuple[Operator, ...],
         shape: JoinShape,
         streams: frozenset[str],
-        policy: JoinPolicy,
+        policy: PlannerPolicy,
     ) -> None:
         if node.emits_window and len(inputs) != 2:
             raise AssertionError("a join that emits its windows has two inputs")
@@ -103,7 +104,13 @@ class DeltaJoin(Operator):
             return None
         counted = self._counted(epoch)
         passes = choose_join_orders(
-            self._graph, self.identity, self.node.order, counted, self._policy, epoch.joins
+            self._graph,
+            self.identity,
+            self.node.order,
+            counted,
+            self._policy,
+            epoch.statistics,
+            epoch.choices,
         )
         if passes.whole is not None:
             found = [self._one_pass(epoch, passes.whole.order, counted)]
@@ -156,7 +163,7 @@ class DeltaJoin(Operator):
             {
                 (index, position): None
                 if name is None
-                else epoch.joins.keys.get((names[index], name))
+                else epoch.statistics.keys.get((names[index], name))
                 for index, source in enumerate(self._inputs)
                 for position, name in source.keys
             },
@@ -259,7 +266,11 @@ class DeltaJoin(Operator):
         names = ", ".join(self._graph.names)
         if self.node.order is not None:
             line = f"in the order {order_text(self.node.order, self._graph.names)}, as asked for"
-        elif self._policy.reorder and len(self._inputs) > 1 and not runs_as_written(self._graph):
+        elif (
+            self._policy.reorder_joins
+            and len(self._inputs) > 1
+            and not runs_as_written(self._graph)
+        ):
             line = "in the order that costs least in that epoch"
         else:
             line = f"in the order {order_text(self._graph.written, self._graph.names)}, as written"

@@ -23,8 +23,8 @@ from headrace.plan.expressions import Expr
 from headrace.plan.join_graph import order_text
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Join
-from headrace.planner.join_order import JoinPolicy
-from headrace.planner.probe_order import ProbeMemory
+from headrace.planner.policy import PlannerPolicy
+from headrace.planner.probe_order import ProbeOrders
 
 
 class ProbeJoin(Operator):
@@ -37,7 +37,7 @@ class ProbeJoin(Operator):
         inputs: tuple[JoinInput, ...],
         shape: JoinShape,
         streams: frozenset[str],
-        policy: JoinPolicy,
+        policy: PlannerPolicy,
     ) -> None:
         self.node: Join = node
         self._pairs = pairs
@@ -45,7 +45,7 @@ class ProbeJoin(Operator):
         self._shape = shape
         self._graph = shape.graph
         self._streams = streams
-        self._policy = policy.probing
+        self._policy = policy
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -66,32 +66,32 @@ class ProbeJoin(Operator):
         if not all(leaf.old.files or leaf.new.files for leaf in leaves):
             # A stream that never had a row leaves nothing to find.
             return None
-        memory = self._memory(epoch)
+        orders = self._orders(epoch)
         cut_by = self._cut_by(leaves)
         last = self._shape.last
         join = ProbedInput(
             leaves,
             [*self._shape.certain, *([] if last is None else [last])],
-            {driver: memory.orders[driver] for driver, leaf in enumerate(leaves) if leaf.new.files},
+            {driver: orders.orders[driver] for driver, leaf in enumerate(leaves) if leaf.new.files},
             self.node.schema,
             lambda: self._definition(epoch),
-            epoch.joins.run,
+            epoch.life.name,
             epoch.number,
             cut_by,
         )
         # Indexes are cut anew when there are more parts, so their number never falls.
         wanted = 1 if cut_by is None else epoch.executor.parts_of_indexes(join.rows)
-        join.parts = memory.parts = max(memory.parts, wanted)
+        join.parts = orders.parts = max(orders.parts, wanted)
         name = epoch.inputs.bind(join)
-        epoch.probed[id(self)] = Probed(name, join, memory)
+        epoch.probed[id(self)] = Probed(name, join, orders)
         return Definition(name, self.node.schema)
 
-    def _memory(self, epoch: Epoch) -> ProbeMemory:
-        fresh = ProbeMemory.of(self.node, self._graph, self._policy)
-        known = epoch.joins.probing.get(self.identity)
-        if known is None or known.policy != fresh.policy:
-            epoch.joins.probing[self.identity] = known = fresh
-        return known
+    def _orders(self, epoch: Epoch) -> ProbeOrders:
+        running = epoch.choices.probes.get(self.identity)
+        if running is None or running.asked != self._policy:
+            running = ProbeOrders.begin(self.node, self._graph, self._policy, epoch.statistics)
+            epoch.choices.probes[self.identity] = running
+        return running
 
     def _definition(self, epoch: Epoch) -> exp.Query:
         rows = self._pairs.delta(epoch)
@@ -133,8 +133,8 @@ class ProbeJoin(Operator):
         names = ", ".join(self._graph.names)
         if self.node.order is not None:
             line = f"in the order {order_text(self.node.order, self._graph.names)}, as asked for"
-        elif self._policy.strategy == FIXED_ORDER:
+        elif self._policy.probe_strategy == FIXED_ORDER:
             line = f"in the order {order_text(self._graph.written, self._graph.names)}, as written"
         else:
-            line = f"in orders that follow the data, by {self._policy.strategy}"
+            line = f"in orders that follow the data, by {self._policy.probe_strategy}"
         return (EpochStep(f"new rows of {names} probe the others", (line,)),)

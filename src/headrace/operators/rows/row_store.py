@@ -180,7 +180,7 @@ class RowStore(Store):
             split_by=self.split_by,
         )
         for name in counted:
-            epoch.joins.counted(self.name, name, float(seen[f"keys {name}"] or 0))
+            epoch.statistics.note_keys(self.name, name, float(seen[f"keys {name}"] or 0))
         if counting and stream is not None:
             note_counts(epoch, stream, seen)
         for rule in self._rules():

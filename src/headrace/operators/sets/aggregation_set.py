@@ -96,7 +96,7 @@ class AggregationSet(PaneStore):
         for name in sorted(self.joined_by):
             keys = seen.pop(f"keys {name}", None)
             if keys is not None:
-                epoch.joins.counted(self.name, name, float(str(keys)))
+                epoch.statistics.note_keys(self.name, name, float(str(keys)))
 
     def _note_load(self, epoch: Epoch, rows: int) -> None:
         # Rows that were not grouped do not tell how many groups they would have made.

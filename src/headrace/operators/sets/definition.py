@@ -210,7 +210,7 @@ class SetJoin:
         keys = {}
         for index, source in enumerate(self.inputs):
             for position, key in source.joined_by:
-                counted = epoch.joins.keys.get((source.store, key))
+                counted = epoch.statistics.keys.get((source.store, key))
                 if counted is None and self.shape.is_table(index):
                     counted = rows[index]
                 if counted is None:

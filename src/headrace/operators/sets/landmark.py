@@ -24,11 +24,11 @@ from headrace.operators.old_and_new import old_and_new
 from headrace.operators.panes.pane_store import PANE
 from headrace.operators.sets.aggregation_set import AggregationSet
 from headrace.operators.sets.definition import SetJoin
-from headrace.operators.sets.early_choice import EarlyChoice
 from headrace.operators.sets.table_set import TableSet
 from headrace.plan.expressions import Column
 from headrace.plan.nodes import Node
 from headrace.plan.types import TIMESTAMP, Field, Schema
+from headrace.planner.early_aggregation import EarlyChoice
 from headrace.state.arrangement import span
 
 #: Partial aggregates of joined rows have no time of their own; whoever stores them asks for one.

@@ -14,11 +14,11 @@ from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.panes.partial_rows import finished
 from headrace.operators.sets.definition import SetJoin
-from headrace.operators.sets.early_choice import EarlyChoice
 from headrace.operators.sets.table_set import TableSet
 from headrace.operators.sets.trailing_set import TrailingSet
 from headrace.plan.nodes import WINDOW_COLUMN, Aggregate
 from headrace.plan.windows import Trailing
+from headrace.planner.early_aggregation import EarlyChoice
 
 
 class InputWindowsJoin(Operator):

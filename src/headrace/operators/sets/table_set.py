@@ -53,7 +53,7 @@ class TableSet(Store):
 
     def advance(self, epoch: Epoch) -> Writing[None]:
         arrangement = epoch.state.arrangement(self.name)
-        if epoch.early.tables.get(self.name) == _paths(arrangement.files):
+        if epoch.life.table_files.get(self.name) == _paths(arrangement.files):
             return
         self._forget(epoch, arrangement.files)
         partials = [self.partials[name] for name in sorted(self.partials)]
@@ -76,8 +76,8 @@ class TableSet(Store):
             watch={ROWS: call("sum", column(ROWS))},
             split_by=tuple(self.key_names),
         )
-        epoch.early.table_rows[self.name] = int(seen[ROWS] or 0)
-        epoch.early.tables[self.name] = _paths(arrangement.files)
+        epoch.statistics.table_rows[self.name] = int(seen[ROWS] or 0)
+        epoch.life.table_files[self.name] = _paths(arrangement.files)
 
     def rows(self, epoch: Epoch) -> exp.Query | None:
         """All of it; None where the table is empty."""

@@ -36,11 +36,11 @@ from headrace.operators.panes.window_aggregate import any_closes
 from headrace.operators.panes.window_tree import close_by_tree
 from headrace.operators.sets.aggregation_set import AggregationSet
 from headrace.operators.sets.definition import SetJoin, place_of
-from headrace.operators.sets.early_choice import EarlyChoice
 from headrace.operators.sets.table_set import TableSet
 from headrace.optimizer.windows.closing import closing_graph
 from headrace.plan.nodes import WINDOW_COLUMN, WINDOW_ID_COLUMN, Aggregate, OutputMode
 from headrace.plan.windows import Hopping, Trailing
+from headrace.planner.early_aggregation import EarlyChoice
 
 
 class AggregationSetJoin(Operator):

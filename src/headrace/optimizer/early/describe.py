@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.cost.cost import Cost, unknown_cost
 from headrace.cost.early_aggregation import MOST_LISTED, choices, plan_name
@@ -30,6 +31,9 @@ class LateAggregate:
     @property
     def text(self) -> str:
         return f"{aggregate_text(self.node)}\n   after the join: {self.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"aggregate": aggregate_text(self.node), "late": self.reason}
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,18 @@ class DescribedEarly:
         for index, reason in self.shape.declined.items():
             lines.append(f"   never {self.shape.names[index]}: {reason}")
         return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "aggregate": aggregate_text(self.shape.node),
+            "inputs": list(self.shape.names),
+            "early": self.name(self.chosen),
+            "plans": [
+                {"early": self.name(choice), "cost": self.cost(choice).to_json()}
+                for choice in self.plans
+            ],
+            "declined": {self.shape.names[i]: why for i, why in self.shape.declined.items()},
+        }
 
     def _above(self) -> list[str]:
         """What is computed after the join, because it may fail for a row that meets nobody."""

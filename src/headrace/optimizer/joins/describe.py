@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
+from typing import Any
 
 from headrace.cost.cost import Cost, unknown_cost
 from headrace.cost.window_joins import JoinLoad
@@ -90,12 +91,34 @@ class DescribedJoin:
             cost = "" if order.cost is None else f"cost {hourly_cost(order)}  "
             yield f"{name.ljust(width)}  {cost}({rules})"
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "inputs": list(self.names),
+            "level": None if self.level is None else self.level.value,
+            "order": self.name(self.chosen),
+            "orders": [
+                {
+                    "order": self.name(order),
+                    "cost": hourly_cost(order).to_json(),
+                    "rules": list(order.rules),
+                }
+                for order in self.orders
+            ],
+            "refused": [
+                {"order": order_text(order, self.names), "reason": reason}
+                for order, reason in self.refused
+            ],
+        }
+
 
 @dataclass(frozen=True)
 class FixedJoin:
     """A join that has to stay where it is, and the reason."""
 
     text: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"fixed": self.text}
 
 
 def _cost_in_words(order: JoinOrder) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.cost.cost import Cost, unknown_cost
 from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
@@ -91,6 +92,32 @@ class DescribedProbes:
             f"{known.means[edge]:.3g}",
             f"{known.keys[edge]:,.0f}",
         )
+
+    def to_json(self) -> dict[str, Any]:
+        known = self.statistics
+        edges = [] if known is None else [edge for edge in self.graph.edges if known.knows(edge)]
+        return {
+            "inputs": list(self.names),
+            "why": self.why,
+            "probes": {
+                self.names[driver]: [self.names[probed] for _, probed in sequence]
+                for driver, sequence in self.running.sequences.items()
+            },
+            "cost": order_cost(self.running).to_json(),
+            "written": order_cost(self.written).to_json(),
+            "statistics": [
+                {
+                    "from": self.names[edge[0]],
+                    "to": self.names[edge[1]],
+                    "found": known.rates[edge],
+                    "rows": known.means[edge],
+                    "keys": known.keys[edge],
+                }
+                for edge in edges
+                if known is not None
+            ],
+            "changes": list(self.changes),
+        }
 
 
 def _per_million(seconds: float | None) -> Cost:

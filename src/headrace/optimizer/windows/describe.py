@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.cost.cost import Cost
 from headrace.cost.factor_windows import PaperCost
@@ -45,6 +46,20 @@ class DescribedWindows:
             before, after = self.seconds_before, self.seconds_after
             lines.append(f"   cost: {before} without sharing, {after} with")
         return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "title": self.title,
+            **self.graph.to_json(),
+            "items": {"before": self.items_before, "after": self.items_after},
+            "seconds": {
+                "before": self.seconds_before.figure.number,
+                "after": self.seconds_after.figure.number,
+            },
+            "layouts": [
+                {"name": entry.name, "cost": entry.cost.to_json()} for entry in self.layouts
+            ],
+        }
 
 
 def described(
