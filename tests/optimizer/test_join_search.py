@@ -13,6 +13,7 @@ import pytest
 from headrace.cost.join_sizes import JoinSizes
 from headrace.cost.key_counts import key_counts
 from headrace.cost.window_joins import JoinLoad
+from headrace.optimizer.joins.describe import DescribedJoin, describe_joins
 from headrace.optimizer.joins.enumeration import MOST_INPUTS, MOST_STEPS, Enumeration
 from headrace.optimizer.joins.search import (
     JoinOrder,
@@ -26,9 +27,11 @@ from headrace.optimizer.joins.search import (
 from headrace.optimizer.joins.steps import Refusal, steps_of
 from headrace.plan import times
 from headrace.plan.join_graph import JoinGraph, inputs_of, join_graph, topmost_joins
+from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Node, Source
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
 from headrace.plan.windows import Hopping
+from headrace.planner.join_order import InputCardinality
 from headrace.sql import plan_query
 
 ROWS = Schema.of((("k", BIGINT), ("j", BIGINT), ("v", BIGINT), ("ts", TIMESTAMP)))
@@ -338,3 +341,50 @@ def test_orders_are_near_the_best_where_some_keys_were_not_counted() -> None:
             near.append(cost_of(found.order, costs) <= 1.1 * best)
     assert sum(alone) >= 0.8 * len(alone)
     assert sum(most) >= 0.95 * len(most)
+
+
+# --- What is told --------------------------------------------------------------------------------
+
+
+def test_estimated_rows_of_each_join_are_told() -> None:
+    """A row a second each, sixty of the other in a minute, one key in ten: 6 pairs a second, and
+    36 triples, of which the condition beside them leaves a half."""
+    catalog = {f"s{i}": Source(f"s{i}", ROWS, "ts", 0) for i in range(3)}
+    plan = plan_query(TRIPLE, catalog).plan
+    (join,) = topmost_joins(plan)
+    second = 1 / 1_000
+    keys = {(index, 0): 10.0 for index in range(3)}
+    load = JoinLoad((second,) * 3, keys, HOUR, shares={0: 0.5})
+    running = {plan_hash(join): ((0, 2), 1)}
+    (described,) = describe_joins(plan, {plan_hash(join): load}, running, frozenset(), True)
+    assert isinstance(described, DescribedJoin)
+    assert "s0 with s2 by window(s0.ts, '1 minute')" in described.text
+    assert ", gives ~21,600 rows per hour" in described.text
+    assert ", gives ~64,800 rows per hour" in described.text
+    told = [join["rows"]["value"] for join in described.to_json()["joins"]]
+    assert told == pytest.approx([21_600, 64_800])
+    (unknown,) = describe_joins(plan, {}, {}, frozenset(), True)
+    assert isinstance(unknown, DescribedJoin)
+    assert "gives" not in unknown.text
+    assert unknown.to_json()["joins"][0]["rows"]["value"] is None
+
+
+# --- In an epoch ---------------------------------------------------------------------------------
+
+
+def test_a_key_that_was_not_counted_is_no_reason_to_order_by_nothing() -> None:
+    """The star's one rare input comes first, although no key of any was counted."""
+    star = "SELECT s0.k FROM s0"
+    for place in range(1, 5):
+        star += f" JOIN s{place} ON s0.k = s{place}.k % 5 AND window(s0.ts, '1 minutes') = "
+        star += f"window(s{place}.ts, '1 minutes')"
+    graph = graph_of(star, 5)
+    new = (1_000, 1_000, 1_000, 20, 1_000)
+    keys = {(index, p): None for p, ends in enumerate(graph.key_classes) for index, _ in ends}
+    counted = InputCardinality(new, (0,) * 5, keys, HOUR)
+    assert not counted.known
+    completed = counted.completed(graph)
+    assert completed.known
+    order = best_order(graph, completed.load())
+    assert 3 in first_join(order)
+    assert not InputCardinality((0,) * 5, (0,) * 5, completed.keys, HOUR).known

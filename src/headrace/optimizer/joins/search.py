@@ -83,7 +83,10 @@ def best_order(
     search = Enumeration(costs, _Ties(graph, disabled).tied)
     order = search.exact() if len(graph.leaves) <= MOST_INPUTS else search.bounded()
     written = as_written(graph, load)
-    if order is None or not _is_less(cost_of(order, costs), written.cost):
+    if order is None:
+        return written
+    refused = isinstance(steps_of(graph, graph.written, disabled), Refusal)
+    if not refused and not _is_less(cost_of(order, costs), written.cost):
         return written
     steps = steps_of(graph, order, disabled)
     return written if isinstance(steps, Refusal) else JoinOrder(order, steps, cost_of(order, costs))
