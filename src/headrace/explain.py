@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
 from headrace.cost.cost import Cost
@@ -245,7 +246,14 @@ def _as_json(query: Explanation) -> dict[str, Any]:
             {
                 "title": windows.title,
                 **windows.graph.to_json(),
-                "items": {"before": windows.items_before, "after": windows.items_after},
+                "items": {
+                    "before": _number_json(windows.items_before),
+                    "after": _number_json(windows.items_after),
+                },
+                "searches": [
+                    {"panes": pane.name, "gap": found.gap, "complete": found.complete}
+                    for pane, found in windows.searches
+                ],
                 "seconds": {
                     "before": windows.seconds_before.figure.number,
                     "after": windows.seconds_after.figure.number,
@@ -347,6 +355,14 @@ def _early_json(part: DescribedEarly | LateAggregate) -> dict[str, Any]:
         ],
         "declined": {part.shape.names[i]: reason for i, reason in part.shape.declined.items()},
     }
+
+
+def _number_json(number: Fraction) -> float | int:
+    """JSON has numbers of any size, and floats only those that they can hold."""
+    try:
+        return float(number)
+    except OverflowError:
+        return round(number)
 
 
 def _cost_json(cost: Cost) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.cost.factor_windows import PaperCost
 from headrace.errors import PlanError
+from headrace.optimizer.windows.candidates import factor_candidates
 from headrace.optimizer.windows.published import (
     Target,
     benefit,
@@ -24,7 +25,7 @@ from headrace.optimizer.windows.published import (
     partitioning_candidates,
     targets,
 )
-from headrace.optimizer.windows.steiner import best_graph, factor_candidates
+from headrace.optimizer.windows.steiner import best_graph
 from headrace.plan.coverage import Coverage, is_derived_from
 from headrace.plan.window_graph import Derived, WindowGraph, graph_cluster, graph_text
 from headrace.plan.windows import Hopping, common_pane
@@ -229,7 +230,7 @@ def test_the_bound_is_below_every_tree_and_the_tree_is_the_best(
     found = best_graph(windows, coverage, costs)
     candidates = factor_candidates(windows, coverage, costs)
     # The candidates alone, exhaustively; and a sample of the others beside them.
-    sample = list(dict.fromkeys([*candidates[:9], *useful[:4]]))
+    sample = list(dict.fromkeys([*candidates.windows[:9], *useful[:4]]))
     brute = cheapest_of_all(windows, sample, coverage, costs)
     assert found.bound <= brute * (1 + 1e-9)
     assert found.cost <= brute * (1 + 1e-9)

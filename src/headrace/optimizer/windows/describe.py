@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from headrace.cost.cost import Cost
 from headrace.cost.factor_windows import PaperCost
-from headrace.optimizer.windows.closing import closing_graph
+from headrace.optimizer.windows.closing import closing_search
 from headrace.optimizer.windows.layout import PaneLayout, RankedLayout, layout_cost, own_panes
+from headrace.optimizer.windows.steiner import Searched
 from headrace.plan.coverage import Coverage
 from headrace.plan.durations import SECOND, format_duration
-from headrace.plan.window_graph import WindowGraph, graph_text
+from headrace.plan.window_graph import WindowGraph, figure, graph_text
 from headrace.plan.windows import Hopping
 from headrace.stats.load import Load
 
@@ -25,13 +27,15 @@ class DescribedWindows:
 
     title: str
     graph: WindowGraph
-    costs: dict[Hopping, float]
+    costs: dict[Hopping, Fraction]
     period: int
-    items_before: float
-    items_after: float
+    items_before: Fraction
+    items_after: Fraction
     seconds_before: Cost
     seconds_after: Cost
     layouts: tuple[RankedLayout, ...]
+    #: Of each kind of panes, how far what is computed from them can be from the best.
+    searches: tuple[tuple[Hopping, Searched], ...] = ()
 
     @property
     def text(self) -> str:
@@ -39,7 +43,9 @@ class DescribedWindows:
             self.title,
             *(f"   {line}" for line in graph_text(self.graph, self.costs).splitlines()),
             f"   items in {format_duration(self.period)} at a row a second: "
-            f"{self.items_before:,.0f} without sharing, {self.items_after:,.0f} with",
+            f"{figure(self.items_before, ',.0f')} without sharing, "
+            f"{figure(self.items_after, ',.0f')} with",
+            *(f"   over panes of {pane.name}: {found.text}" for pane, found in self.searches),
         ]
         if self.seconds_after.known:
             before, after = self.seconds_before, self.seconds_after
@@ -57,24 +63,27 @@ def described(
     """The graph of a layout: from rows to panes, and from them to the windows."""
     windows = [window for window, _ in layout.stored]
     sources: dict[Hopping, Hopping | None] = {}
+    searches = []
     for pane in layout.panes:
         sources[pane] = None
         members = [w for w in layout.windows_of(pane) if w != pane]
         if members:
-            closing = closing_graph(layout.windows_of(pane), pane, coverage)
-            for edge in closing.edges:
+            closing = closing_search(layout.windows_of(pane), pane, coverage)
+            searches.append((pane, closing))
+            for edge in closing.graph.edges:
                 if edge.window != pane:
                     sources[edge.window] = edge.source or pane
     graph = WindowGraph.of(windows, sources)
-    costs = PaperCost.of(windows, 1.0, SECOND)
+    costs = PaperCost.of(windows, unit=SECOND)
     return DescribedWindows(
         title,
         graph,
         costs.windows(graph),
         costs.period,
-        sum(costs.step(window, None) for window in windows),
+        sum((costs.step(window, None) for window in windows), Fraction(0)),
         costs.total(graph),
         layout_cost(own_panes(windows), load),
         layout_cost(layout, load),
         layouts,
+        tuple(searches),
     )
