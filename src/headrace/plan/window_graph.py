@@ -103,16 +103,19 @@ class WindowGraph:
         }
 
 
-def figure(cost: Fraction, form: str = ",.4g") -> str:
+#: Numbers with more digits than this are told by their order of magnitude.
+_MOST_DIGITS = 15
+
+
+def figure(number: Fraction, form: str = ",.4g") -> str:
     """A cost as text. Those of many windows may be larger than any float.
 
     >>> figure(Fraction(7200)), figure(Fraction(10) ** 400 * 3 / 7)
     ('7,200', '4.286e+399')
     """
-    try:
-        return format(float(cost), form)
-    except OverflowError:
-        return format(Decimal(cost.numerator) / cost.denominator, ".4g").lower()
+    if number < 10**_MOST_DIGITS:
+        return format(float(number), form)
+    return format(Decimal(number.numerator) / number.denominator, ".4g").lower()
 
 
 def graph_text(

@@ -11,7 +11,7 @@ from headrace.optimizer.windows.closing import closing_search
 from headrace.optimizer.windows.layout import PaneLayout, RankedLayout, layout_cost, own_panes
 from headrace.optimizer.windows.steiner import Searched
 from headrace.plan.coverage import Coverage
-from headrace.plan.durations import SECOND, format_duration
+from headrace.plan.durations import SECOND, WEEK, format_duration
 from headrace.plan.window_graph import WindowGraph, figure, graph_text
 from headrace.plan.windows import Hopping
 from headrace.stats.load import Load
@@ -42,7 +42,7 @@ class DescribedWindows:
         lines = [
             self.title,
             *(f"   {line}" for line in graph_text(self.graph, self.costs).splitlines()),
-            f"   items in {format_duration(self.period)} at a row a second: "
+            f"   items in {_period_text(self.period)} at a row a second: "
             f"{figure(self.items_before, ',.0f')} without sharing, "
             f"{figure(self.items_after, ',.0f')} with",
             *(f"   over panes of {pane.name}: {found.text}" for pane, found in self.searches),
@@ -87,3 +87,9 @@ def described(
         layouts,
         tuple(searches),
     )
+
+
+def _period_text(period: int) -> str:
+    """Windows without common divisors come together once in more weeks than can be read."""
+    weeks = Fraction(period, WEEK)
+    return format_duration(period) if weeks < 10_000 else f"{figure(weeks)} weeks"

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import log2
 
 from headrace.cost.cost import Cost, unknown_cost
 from headrace.cost.factor_windows import PaperCost
@@ -149,14 +149,22 @@ def _best(windows: list[Hopping], load: Load | None) -> WindowGraph:
 
     Always under PARTITIONED: what is stored are panes, for a hopping window those it consists of.
     """
-    return best_graph(windows, Coverage.PARTITIONED, _paper_cost(windows, load)).graph
+    return _searched(tuple(windows), _paper_cost(windows, load))
+
+
+@lru_cache(maxsize=1_000)
+def _searched(windows: tuple[Hopping, ...], costs: PaperCost) -> WindowGraph:
+    return best_graph(windows, Coverage.PARTITIONED, costs).graph
 
 
 def _paper_cost(windows: list[Hopping], load: Load | None) -> PaperCost:
-    """The rate is that of the load, or one row a second."""
-    rate = Fraction(1)
-    if load is not None:
-        rate = Fraction(load.rows) * SECOND / Fraction(load.milliseconds)
+    """The rate is that of the load, or one row a second.
+
+    As a power of two: which windows are best hardly depends on it, and loads change all the time.
+    """
+    rate = 1.0
+    if load is not None and load.rows > 0:
+        rate = 2.0 ** round(log2(load.rows * SECOND / load.milliseconds))
     return PaperCost.of(windows, rate, SECOND)
 
 
