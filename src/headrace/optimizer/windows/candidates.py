@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from math import gcd
 
 from headrace.cost.factor_windows import PaperCost
@@ -44,6 +45,8 @@ MOST_WINDOWS = 200
 #: Else candidates are built up until there are this many, and the most promising are taken.
 _MOST_BUILT = 200
 _MOST_TAKEN = 100
+#: Nor are more places than this looked at, of which there are most where windows are many.
+_MOST_TRIED = 30_000
 #: Classes of windows with a common user, and common panes, of which there may be 2^n.
 _MOST_CLASSES = 250
 
@@ -172,19 +175,32 @@ def _built_up(windows: list[Hopping], unit: int, costs: PaperCost) -> list[Hoppi
     found: dict[Hopping, None] = dict.fromkeys([*windows, *panes])
     classes = _classes(windows)
     last: set[Hopping | None] = {None, *found}
-    while last and len(found) < _MOST_BUILT:
-        before, known = list(found), frozenset(found)
-        for grid in classes:
-            users = [w for w in before if grid.holds(w)]
-            limits = {w.length: False for w in users}
-            limits.update((w.length, True) for w in users if w in last)
-            for source in (None, *(w for w in before if grid.is_over(w))):
-                for limit, is_new in limits.items():
-                    if is_new or source in last:
-                        found.update(dict.fromkeys(_between(source, limit, grid, unit, costs)))
-        last = {window for window in found if window not in known}
+    left = _MOST_TRIED
+    while last and len(found) < _MOST_BUILT and left > 0:
+        before = frozenset(found)
+        for source, limit, grid in islice(_places(list(found), last, classes), left):
+            left -= 1
+            found.update(dict.fromkeys(_between(source, limit, grid, unit, costs)))
+        last = {window for window in found if window not in before}
     built = _without([*windows, *panes], found)
     return [*panes, *_most_promising(built, windows, panes, costs)]
+
+
+def _places(
+    windows: list[Hopping], new: set[Hopping | None], classes: list[Grid]
+) -> Iterator[tuple[Hopping | None, int, Grid]]:
+    """Where a factor window may be: a source, the length of the shortest user, and their class.
+
+    Only where the source or the user is new; None stands for rows.
+    """
+    for grid in classes:
+        users = [w for w in windows if grid.holds(w)]
+        limits = {w.length: False for w in users}
+        limits.update((w.length, True) for w in users if w in new)
+        for source in (None, *(w for w in windows if grid.is_over(w))):
+            for limit, is_new in limits.items():
+                if (is_new or source in new) and (source is None or source.length < limit):
+                    yield source, limit, grid
 
 
 def _most_promising(
@@ -240,8 +256,6 @@ def _between(
     """
     least = unit if source is None else source.slide
     above = 0 if source is None else source.length
-    if above >= limit:
-        return
     period = costs.period
     cheapest: tuple[int, int] | None = None
     highest = False

@@ -23,7 +23,7 @@ from headrace.plan.window_graph import WindowGraph
 from headrace.plan.windows import Hopping
 
 #: How many arcs the search may look at. A count and not a time, so that the same windows always get
-#: the same plan; about 0.1 s of a present core.
+#: the same plan; some tenths of a second of a present core.
 BUDGET = 400_000
 
 
@@ -55,13 +55,12 @@ class Searched:
     def text(self) -> str:
         if self.is_best:
             return "no graph costs less"
-        weighed = f"of the {self.candidates:,} factor windows that were weighed"
-        if not self.complete:
-            weighed += ", which are not all"
+        weighed = f"graph of the {self.candidates:,} factor windows that were weighed"
+        others = "" if self.complete else "; there are other factor windows"
         if self.bound == self.cost:
-            return f"no graph costs less {weighed}"
-        share = f"{self.gap:.1%}" if self.gap >= 0.001 else "less than 0.1%"
-        return f"at most {share} above the best {weighed}"
+            return f"no {weighed} costs less{others}"
+        share = f"up to {self.gap:.1%}" if self.gap >= 0.001 else "up to 0.1%"
+        return f"a {weighed} may cost {share} less{others}"
 
 
 def best_graph(
