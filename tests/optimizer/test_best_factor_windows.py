@@ -133,7 +133,7 @@ def random_windows(seed: int) -> list[Triple]:
     return sorted(found)
 
 
-SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 400))]
+SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 200))]
 
 
 @BOTH
@@ -153,7 +153,8 @@ def test_candidates_that_are_built_up_do_as_well(
     """As if there were too many windows for all of them; it does not say that there are no more."""
     asked = random_windows(seed)
     windows = [Hopping(*window) for window in asked]
-    monkeypatch.setattr(candidates, "MOST_WINDOWS", 0)
+    # Less than none, so that even an empty set of them is not all.
+    monkeypatch.setattr(candidates, "MOST_WINDOWS", -1)
     found = best_graph(windows, Coverage.COVERED, PaperCost.of(windows))
     assert found.cost == cheapest_by_program(asked, Coverage.COVERED)
     assert found.gap == 0

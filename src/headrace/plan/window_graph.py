@@ -107,10 +107,10 @@ class WindowGraph:
 _MOST_DIGITS = 15
 
 
-def figure(number: Fraction, form: str = ",.4g") -> str:
+def format_number(number: Fraction, form: str = ",.4g") -> str:
     """A cost as text. Those of many windows may be larger than any float.
 
-    >>> figure(Fraction(7200)), figure(Fraction(10) ** 400 * 3 / 7)
+    >>> format_number(Fraction(7200)), format_number(Fraction(10) ** 400 * 3 / 7)
     ('7,200', '4.286e+399')
     """
     if number < 10**_MOST_DIGITS:
@@ -128,7 +128,7 @@ def graph_text(
         source = graph.sources[window]
         mark = "" if window in graph.asked else " *factor window*"
         parts = f" from {covering_multiplier(window, source)} each" if source is not None else ""
-        cost = "" if costs is None else f", cost {figure(costs[window])}"
+        cost = "" if costs is None else f", cost {format_number(costs[window])}"
         lines.append(f"{'   ' * depth}└─ {window.name}{mark}{parts}{cost}")
         for child in graph.derived(window):
             visit(child, depth + 1)
@@ -152,7 +152,9 @@ def graph_cluster(
     ]
     names = {window: f"{name}_w{index}" for index, window in enumerate(graph.sources)}
     for window, known in names.items():
-        label = window.name if costs is None else f"{window.name}\\ncost {figure(costs[window])}"
+        label = (
+            window.name if costs is None else f"{window.name}\\ncost {format_number(costs[window])}"
+        )
         style = 'fillcolor="#fdebc8"'
         if window not in graph.asked:
             style = 'style="rounded,dashed", xlabel="factor"'

@@ -65,6 +65,19 @@ def _users(arcs: Arcs) -> list[dict[int, int]]:
     return users
 
 
+def _sources_first(arcs: Arcs) -> list[int]:
+    """All nodes, each after what it can be computed from."""
+    users = _users(arcs)
+    missing = [sum(source < len(arcs) for _, source in entering) for entering in arcs]
+    order = [node for node, count in enumerate(missing) if not count]
+    for node in order:
+        for user in users[node]:
+            missing[user] -= 1
+            if not missing[user]:
+                order.append(user)
+    return order
+
+
 @dataclass(frozen=True)
 class _Part:
     """Trees that have these nodes and no others than those that the arcs still mention."""
@@ -82,6 +95,7 @@ class _Search:
         self.root = len(arcs)
         self.left = budget
         self.users = _users(arcs)
+        self.order = _sources_first(arcs)
         self.opened: frozenset[int] = frozenset()
         self.cost = self._cost(self.opened)
 
@@ -104,7 +118,8 @@ class _Search:
 
     def _split(self, part: _Part, bound: int) -> Iterable[tuple[int, _Part]]:
         """What is left of a part where a cheaper tree may be, in two, with a bound for both."""
-        ascent = _Ascent(self.terminals | part.forced, part.arcs, self.cost, self.left)
+        terminals = self.terminals | part.forced
+        ascent = _Ascent(terminals, part.arcs, self.order, self.cost, self.left)
         self.left -= ascent.looked_at
         if ascent.bound >= self.cost:
             return ()
@@ -220,9 +235,12 @@ class _Ascent:
     paid by every tree, however long this goes on.
     """
 
-    def __init__(self, terminals: Iterable[int], arcs: Arcs, enough: int, budget: int) -> None:
-        self.terminals = frozenset(terminals)
+    def __init__(
+        self, terminals: frozenset[int], arcs: Arcs, order: Sequence[int], enough: int, budget: int
+    ) -> None:
+        self.terminals = terminals
         self.arcs = arcs
+        self.order = order
         self.root = len(arcs)
         self.rest: list[dict[int, int]] = [
             {source: cost for cost, source in entering} for entering in arcs
@@ -300,38 +318,24 @@ class _Ascent:
     def _from_root(self) -> list[int | None]:
         """The least remaining length from the root to each node."""
         lengths: list[int | None] = [None] * len(self.arcs) + [0]
-
-        def visit(node: int) -> int | None:
-            if lengths[node] is None and self.rest[node]:
-                ways = [
-                    before + rest
-                    for source, rest in self.rest[node].items()
-                    if (before := visit(source)) is not None
-                ]
-                lengths[node] = min(ways, default=None)
-            return lengths[node]
-
-        for node in range(len(self.arcs)):
-            visit(node)
+        for node in self.order:
+            ways = [
+                before + rest
+                for source, rest in self.rest[node].items()
+                if (before := lengths[source]) is not None
+            ]
+            lengths[node] = min(ways, default=None)
         return lengths
 
     def _to_terminals(self) -> list[int | None]:
         """The least remaining length from each node to a terminal."""
         users = _users(self.arcs)
         lengths: list[int | None] = [None] * len(self.arcs)
-        for terminal in self.terminals:
-            lengths[terminal] = 0
-
-        def visit(node: int) -> int | None:
-            if lengths[node] is None and users[node]:
-                ways = [
-                    beyond + self.rest[user][node]
-                    for user in users[node]
-                    if (beyond := visit(user)) is not None
-                ]
-                lengths[node] = min(ways, default=None)
-            return lengths[node]
-
-        for node in range(len(self.arcs)):
-            visit(node)
+        for node in reversed(self.order):
+            ways = [
+                beyond + self.rest[user][node]
+                for user in users[node]
+                if (beyond := lengths[user]) is not None
+            ]
+            lengths[node] = 0 if node in self.terminals else min(ways, default=None)
         return lengths

@@ -68,8 +68,11 @@ def factor_candidates(
     if coverage is Coverage.PARTITIONED:
         return _partitioning(windows, unit)
     grids = _grids(windows, unit)
-    if sum(grid.count for grid in grids) <= MOST_WINDOWS:
-        return Candidates(_without(windows, (w for g in grids for w in g.windows())), True)
+    # Some of them may have been asked for.
+    if sum(grid.count for grid in grids) <= MOST_WINDOWS + len(windows):
+        every = _without(windows, (w for grid in grids for w in grid.windows()))
+        if len(every) <= MOST_WINDOWS:
+            return Candidates(every, True)
     return Candidates(_without(windows, _built_up(windows, unit, costs)), False)
 
 

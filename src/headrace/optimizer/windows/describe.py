@@ -12,7 +12,7 @@ from headrace.optimizer.windows.layout import PaneLayout, RankedLayout, layout_c
 from headrace.optimizer.windows.steiner import Searched
 from headrace.plan.coverage import Coverage
 from headrace.plan.durations import SECOND, WEEK, format_duration
-from headrace.plan.window_graph import WindowGraph, figure, graph_text
+from headrace.plan.window_graph import WindowGraph, format_number, graph_text
 from headrace.plan.windows import Hopping
 from headrace.stats.load import Load
 
@@ -43,8 +43,8 @@ class DescribedWindows:
             self.title,
             *(f"   {line}" for line in graph_text(self.graph, self.costs).splitlines()),
             f"   items in {_period_text(self.period)} at a row a second: "
-            f"{figure(self.items_before, ',.0f')} without sharing, "
-            f"{figure(self.items_after, ',.0f')} with",
+            f"{format_number(self.items_before, ',.0f')} without sharing, "
+            f"{format_number(self.items_after, ',.0f')} with",
             *(f"   over panes of {pane.name}: {found.text}" for pane, found in self.searches),
         ]
         if self.seconds_after.known:
@@ -92,4 +92,4 @@ def described(
 def _period_text(period: int) -> str:
     """Windows without common divisors come together once in more weeks than can be read."""
     weeks = Fraction(period, WEEK)
-    return format_duration(period) if weeks < 10_000 else f"{figure(weeks)} weeks"
+    return format_duration(period) if weeks < 10_000 else f"{format_number(weeks)} weeks"
