@@ -15,8 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.engine.execution.executor import Executor
+from headrace.optimizer.windows.closing import closing_graph
 from headrace.optimizer.windows.layout import Sharing
+from headrace.plan.coverage import Coverage
 from headrace.plan.nodes import OutputMode
+from headrace.plan.windows import Hopping
 from headrace.planner.policy import PlannerPolicy
 from tests.support.compare import assert_same_rows
 from tests.support.engine import (
@@ -134,3 +137,31 @@ def test_late_rows_are_counted_alike_by_every_layout(executor: Executor, tmp_pat
         counts.append(seen)
     assert counts[0] == counts[1] == counts[2]
     assert any(n for seen in counts[0] for n in seen), "no row was late: this tests nothing"
+
+
+def test_windows_are_computed_from_factor_windows_that_overlap(
+    executor: Executor, tmp_path: Path
+) -> None:
+    """MIN over (11, 2) and (14, 3) from (3, 2) and (5, 3), whose slides do not divide lengths."""
+    windows = (
+        "windows(window(ts, '11 seconds', '2 seconds'), window(ts, '14 seconds', '3 seconds'))"
+    )
+    sql = f"SELECT k, window, window_id, MIN(price) AS least FROM bids GROUP BY k, {windows}"
+    for seed in (7, 8):
+        some = random_case(seed)
+        case = replace(
+            some,
+            epochs=some.epochs[:5],
+            query=RandomQuery(sql, OutputMode.APPEND, frozenset()),
+        )
+        tree = PlannerPolicy(window_closing="tree")
+        found = run([case], executor, tmp_path / f"{seed}", (tree,))
+        for actual, wanted in zip(found.rows["q0"], case.expected(), strict=True):
+            assert_same_rows(actual, wanted, context=str(case))
+
+
+def test_the_factor_windows_that_overlap_are_the_ones_that_run() -> None:
+    second = Hopping(1_000, 1_000)
+    windows = [Hopping(11_000, 2_000), Hopping(14_000, 3_000)]
+    graph = closing_graph(windows, second, Coverage.COVERED)
+    assert graph.factors == (Hopping(3_000, 2_000), Hopping(5_000, 3_000))
