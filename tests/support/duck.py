@@ -300,6 +300,8 @@ def connect() -> duckdb.DuckDBPyConnection:
     database = duckdb.connect()
     database.execute("SET threads = 1")
     database.execute("SET TimeZone = 'UTC'")
+    # What DuckDB 2.0 derives of texts in a filter makes it keep rows that are none.
+    database.execute("SET disabled_optimizers = 'statistics_propagation'")
     return database
 
 
@@ -312,6 +314,7 @@ def fresh() -> Iterator[duckdb.DuckDBPyConnection]:
     name = f"part{next(_numbers)}"
     with _lasting().cursor() as database:
         database.execute("SET TimeZone = 'UTC'")
+        database.execute("SET disabled_optimizers = 'statistics_propagation'")
         database.execute(f"ATTACH ':memory:' AS {name}")
         database.execute(f"USE {name}")
         try:
