@@ -40,7 +40,6 @@ from headrace.engine.policy import planner_policy
 from headrace.engine.reporting import Reporting
 from headrace.engine.restarts import other_state, settle_failed, take_spellings
 from headrace.engine.sinks import BatchFunction, claim_folders, make_sink
-from headrace.engine.sinks.foreach import in_session
 from headrace.engine.sinks.results import newest, stored_schema
 from headrace.errors import CheckpointError, QueryError, StreamError
 from headrace.names import folded, quoted, same_name
@@ -51,6 +50,7 @@ from headrace.planner.live_query import LiveQuery
 from headrace.planner.merging import begin_merging
 from headrace.planner.statistics import RuntimeStatistics
 from headrace.settings import FailedQueries, Settings
+from headrace.spark_sessions import in_session
 from headrace.state.branches import (
     results_of,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 #: What a good Spark engineer sets for stateful queries.
 SETTINGS: dict[str, str] = {
@@ -32,16 +32,3 @@ def native_session(spark: SparkSession) -> SparkSession:
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
     return session
-
-
-def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:
-    """The same DataFrame, run with another session's settings.
-
-    A streaming query takes its settings from the session of its DataFrame, and PySpark has no way
-    to move one; the plan itself can be moved.
-    """
-    jvm = session._jvm
-    assert jvm is not None
-    dataset = jvm.org.apache.spark.sql.classic.Dataset
-    moved = dataset.ofRows(session._jsparkSession, frame._jdf.logicalPlan())
-    return type(frame)(moved, session)

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.engine.checkpoint.files import is_local
-from headrace.engine.sinks.foreach import in_session
+from headrace.spark_sessions import in_session
 
 KEY = "spark.sql.streaming.checkpointFileManagerClass"
 WITHOUT_MODES = (

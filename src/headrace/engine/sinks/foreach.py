@@ -30,6 +30,7 @@ from headrace.failpoints import failpoint
 from headrace.names import folded
 from headrace.operators.write import Write, Writing
 from headrace.plan.nodes import Sink
+from headrace.spark_sessions import in_session
 
 # How often (seconds) it is looked whether an epoch that waits for a function was abandoned.
 _LOOK = 0.05
@@ -165,12 +166,3 @@ class ForeachBatchSink(QuerySink):
             f"{call.epoch}, the limit of spark.headrace.sink.timeout",
             hint="find out what it waits for, or raise the setting",
         ) from call.error
-
-
-def in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """The same rows as a DataFrame of another session, with that session's views and settings."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    plan = frame._jdf.queryExecution().analyzed()
-    dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
-    return DataFrame(dataset, spark)
