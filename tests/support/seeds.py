@@ -11,12 +11,15 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 VARIABLE = "HEADRACE_TEST_SEED"
 #: How many seeds lie between the bases of two days: more than any test uses.
 _A_DAY = 1_000
+#: Under which workers find the base.
+_HANDED_ON = "headrace_seed"
 
 
 class Seeds:
@@ -54,9 +57,18 @@ class SeedPlugin:
     """Chooses the base, which the workers of pytest-xdist take from their controller."""
 
     def __init__(self, config: pytest.Config) -> None:
-        if not hasattr(config, "workerinput"):
+        given = getattr(config, "workerinput", {}).get(_HANDED_ON)
+        if given is None:
             _choose(config)
+        else:
+            config.option.seed, config.option.hypothesis_seed = given
         self._base = config.option.seed
+        self._hypothesis = config.option.hypothesis_seed
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker of pytest-xdist, which knows no options but those that were typed."""
+        node.workerinput[_HANDED_ON] = (self._base, self._hypothesis)
 
     def pytest_report_header(self) -> str:
         return f"random tests: --seed {self._base}"
@@ -72,7 +84,7 @@ class SeedPlugin:
 
 
 def _choose(config: pytest.Config) -> None:
-    """Fill in the options that were not given; workers are handed all of them."""
+    """Fill in the options that were not given."""
     options = config.option
     if options.seed is None and os.environ.get(VARIABLE):
         options.seed = int(os.environ[VARIABLE])

@@ -17,7 +17,6 @@ from headrace.engine.epochs.live_plan import plans_that_ran
 from headrace.engine.ingest.file_streams import folder_of
 from headrace.engine.introspection.dry_run import Places, executors_of
 from headrace.engine.policy import planner_policy
-from headrace.errors import HeadraceError
 from headrace.merge import Strategy
 from headrace.merge.describe import Description, describe, planned_together
 from headrace.operators.base import EpochStep
@@ -160,7 +159,7 @@ class Explaining:
     @property
     def _state(self) -> Committed:
         """What is stored; nothing where that cannot be read, which a start would tell of."""
-        with suppress(HeadraceError):
+        with suppress(Exception):
             return self._engine.state()
         return Committed()
 
