@@ -109,6 +109,12 @@ class Failed(Exception):
     """What must not be."""
 
 
+def _must_be_the_same(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    changed = sorted(dict(before.items() ^ after.items()))
+    if changed:
+        raise Failed(f"a start that was refused has changed {', '.join(changed)}")
+
+
 @dataclass
 class Chaos:
     """A folder, what is in it, and what has befallen it."""
@@ -311,8 +317,7 @@ class Chaos:
         """A second process on the same checkpoint is refused, and changes nothing."""
         before = self._digest_at_rest("checkpoint", "out", "in", "away")
         self._expect_refusal("CHECKPOINT_IN_USE")
-        if self._digest("checkpoint", "out", "in", "away") != before:
-            raise Failed("a start that was refused has changed something")
+        _must_be_the_same(before, self._digest("checkpoint", "out", "in", "away"))
         self.tallies.refused += 1
 
     def _decide(self) -> None:
@@ -324,8 +329,9 @@ class Chaos:
             decisions.write_text(json.dumps({"mended": self._mended}))
             before = self._digest_at_rest("checkpoint/epochs", "checkpoint/state", "out", "in")
             self._expect_refusal("QUERY_FAILED_BEFORE")
-            if self._digest("checkpoint/epochs", "checkpoint/state", "out", "in") != before:
-                raise Failed("a start that was refused has changed something")
+            _must_be_the_same(
+                before, self._digest("checkpoint/epochs", "checkpoint/state", "out", "in")
+            )
         self._mended += [name for name in failed if name not in self._mended]
         self.tallies.failed_queries = len(self._mended)
         decisions.write_text(json.dumps({"mended": self._mended, "retried": failed}))
