@@ -83,6 +83,12 @@ def test_short_values_and_words_are_no_secrets() -> None:
         ("abfss://container@account/x", "abfss://container@account/x"),
         ("hdfs://host:8020/a@b", "hdfs://host:8020/a@b"),
         ("a = b and token = c", "a = b and token = c"),
+        ("Server=db;Uid=me;Pwd=p1;", "Server=db;Uid=me;Pwd=***;"),
+        ("AccountName=me;AccountKey=p1==;x", "AccountName=me;AccountKey=***;x"),
+        ("https://h/a?sv=1&sig=p1%3D&se=2", "https://h/a?sv=1&sig=***&se=2"),
+        ("https://h/a?X-Amz-Signature=p1&x=2", "https://h/a?X-Amz-Signature=***&x=2"),
+        ("https://h/a?api_key=p1", "https://h/a?api_key=***"),
+        ("sigma=3, design=4, key=5", "sigma=3, design=4, key=5"),
     ],
 )
 def test_passwords_are_hidden_whoever_wrote_them(text: str, shown: str) -> None:

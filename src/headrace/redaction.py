@@ -28,7 +28,8 @@ _LONG = 8
 #: Passwords may hold any sign; what begins with a number and a slash is a port and a path.
 _IN_URL = re.compile(r"(?P<user>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/@:'\"]*):(?!\d+/)[^\s'\"]+@")
 _ASSIGNED = re.compile(
-    r"(?P<key>[\w.-]*(?:pass(?:word|wd|phrase)|secret|token|credential)[\w.-]*)="
+    r"(?P<key>[\w.-]*(?:pass(?:word|wd|phrase)|secret|token|credential|signature"
+    r"|(?:api|access|account)[_.-]?key)[\w.-]*|\b(?:pwd|sig))="
     r"(?:\"[^\"]*\"|'[^']*'|[^\s&;,'\")\]]+)",
     re.IGNORECASE,
 )

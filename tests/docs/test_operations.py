@@ -63,8 +63,11 @@ FAULTS = {
         "engine/test_failures.py::test_a_file_that_cannot_be_read"
     ],
     "a source ends with an error": ["engine/test_failures.py::test_a_source_that_disappears"],
-    "a file of the state is damaged or gone": [
-        "engine/test_failed_queries.py::test_a_damaged_state_file_stops_everybody"
+    "a file of the state is damaged or gone, also of rows that wait for a sink or are kept for a "
+    "query": [
+        "engine/test_failed_queries.py::test_a_damaged_state_file_stops_everybody",
+        "engine/test_failed_queries.py::test_rows_that_were_kept_are_damaged",
+        "engine/test_outbox.py::test_rows_that_wait_are_damaged",
     ],
     "the disk of the checkpoint is full": ["engine/test_failures.py::test_a_full_disk"],
     "another process takes the checkpoint over": ["engine/test_lease.py"],

@@ -41,6 +41,8 @@ from tests.engine.chaos_verdict import FOLDERS, PRINTED, Tallies, judge
 _BACKLOG = 3
 #: If it is not killed by itself at its place after so many epochs, somebody else does it.
 _EPOCHS_TO_A_PLACE = 12
+#: So long (seconds) nothing must change until it counts as being at rest.
+_REST = 1.0
 #: Places and how often they are passed until the process dies; several stores and sinks an epoch.
 _PLACES = {
     "intent.before": 4,
@@ -307,9 +309,7 @@ class Chaos:
 
     def _intrude(self) -> None:
         """A second process on the same checkpoint is refused, and changes nothing."""
-        before = self._digest("checkpoint", "out", "in", "away")
-        while (later := self._digest_later("checkpoint", "out", "in", "away")) != before:
-            before = later  # tasks that had begun go on to their end
+        before = self._digest_at_rest("checkpoint", "out", "in", "away")
         self._expect_refusal("CHECKPOINT_IN_USE")
         if self._digest("checkpoint", "out", "in", "away") != before:
             raise Failed("a start that was refused has changed something")
@@ -322,7 +322,7 @@ class Chaos:
         if failed and not self._asked:
             self._asked = True
             decisions.write_text(json.dumps({"mended": self._mended}))
-            before = self._digest("checkpoint/epochs", "checkpoint/state", "out", "in")
+            before = self._digest_at_rest("checkpoint/epochs", "checkpoint/state", "out", "in")
             self._expect_refusal("QUERY_FAILED_BEFORE")
             if self._digest("checkpoint/epochs", "checkpoint/state", "out", "in") != before:
                 raise Failed("a start that was refused has changed something")
@@ -341,9 +341,15 @@ class Chaos:
         if code != REFUSED or f"refused {condition}" not in process.said():
             raise Failed(f"no {condition}, but {code}: {process.said()[-3000:]}")
 
-    def _digest_later(self, *names: str) -> dict[str, str]:
-        time.sleep(0.3)
-        return self._digest(*names)
+    def _digest_at_rest(self, *names: str) -> dict[str, str]:
+        """The same once nothing changes: tasks of a process that has died go on to their end."""
+        before, seen_at = self._digest(*names), time.monotonic()
+        while time.monotonic() - seen_at < _REST:
+            time.sleep(0.2)
+            later = self._digest(*names)
+            if later != before:
+                before, seen_at = later, time.monotonic()
+        return before
 
     def _digest(self, *names: str) -> dict[str, str]:
         """All files with what is in them."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.engine.checkpoint import checkpoint as checkpoint_module
 from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import LocalFiles
 from headrace.errors import CheckpointError
@@ -433,3 +434,75 @@ def write_format_1(root: Path, out: Path) -> None:
         commit_file(root, 8, "intent"),
         json.dumps({"format": 1, "epoch": 8, "batches": {"bids": 7}}),
     )
+
+
+# Output that was published, and moved on
+
+
+def with_output(root: Path, out: Path) -> Checkpoint:
+    """An owner of a checkpoint whose first epoch puts something out, and is committed."""
+    owner = checkpoint(root)
+    state, _ = owner.open()
+    state.epoch = 1
+    staged = out / "_headrace" / "q" / owner.staging_name(1)
+    put(staged / "part-0.parquet")
+    state.publications = [Publication(str(staged), f"{out}/epoch=1")]
+    owner.commit(state)
+    return owner
+
+
+def test_a_folder_may_be_moved_away_once_its_output_is_published(tmp_path: Path) -> None:
+    root, out = tmp_path / "checkpoint", tmp_path / "out"
+    with_output(root, out).close()
+    out.rename(tmp_path / "archive")
+    owner = checkpoint(root)
+    state, _ = owner.open()
+    assert not owner.unpublished
+    state.epoch, state.publications = 2, []
+    owner.commit(state)
+    assert not owner.unpublished
+    owner.close()
+
+
+@pytest.fixture
+def lost_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
+    """A checkpoint, a folder that went before its output was published, and where it is now."""
+    root, out, away = tmp_path / "checkpoint", tmp_path / "out", tmp_path / "away"
+
+    def lose_folder(place: str) -> None:
+        if place == "commit.after":
+            out.rename(away)
+
+    monkeypatch.setattr(checkpoint_module, "failpoint", lose_folder)
+    with_output(root, out).close()
+    return root, out, away
+
+
+def test_a_folder_that_goes_before_its_output_is_published_is_missed(
+    lost_output: tuple[Path, Path, Path],
+) -> None:
+    root, out, away = lost_output
+    owner = checkpoint(root)
+    owner.open()
+    assert [publication.sink for publication in owner.unpublished] == [str(out)]
+    away.rename(out)
+    owner.publish_again()
+    owner.close()
+    assert len(list((out / "epoch=1").iterdir())) == 1
+    # From now on it is known to be there.
+    out.rename(away)
+    owner = checkpoint(root)
+    owner.open()
+    assert not owner.unpublished
+    owner.close()
+
+
+def test_a_folder_that_does_not_come_back_can_be_given_up(
+    lost_output: tuple[Path, Path, Path],
+) -> None:
+    root, out, _ = lost_output
+    (out / "_headrace").mkdir(parents=True)
+    owner = checkpoint(root)
+    owner.open()
+    assert not owner.unpublished
+    owner.close()

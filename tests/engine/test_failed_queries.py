@@ -363,6 +363,44 @@ def test_a_damaged_state_file_stops_everybody(spark: SparkSession, tmp_path: Pat
     )
 
 
+def test_rows_that_were_kept_are_damaged(spark: SparkSession, tmp_path: Path) -> None:
+    """It is the fault of no query and of no stream; with the file restored it goes on."""
+    whole: dict[Path, bytes] = {}
+
+    def damage(stage: Stage) -> None:
+        (name,) = (name for name in stage.state_files() if name.startswith("missed-"))
+        path = stage.checkpoint / "state" / name
+        whole[path] = path.read_bytes()
+        path.write_bytes(whole[path][:40])
+
+    def restore(_: Stage) -> None:
+        for path, content in whole.items():
+            path.write_bytes(content)
+
+    play(
+        spark,
+        tmp_path,
+        [BIDS],
+        StartQuery("rows", ROWS),
+        StartQuery("shares", "SELECT k, 10 DIV v AS n FROM bids", format="results"),
+        AddData("bids", ("a", 1, 1)),
+        AddData("bids", ("b", 0, 2)),
+        fails(),
+        change("shares", "SELECT k, 10 DIV NULLIF(v, 0) AS n FROM bids"),
+        Check("what was kept is damaged", damage),
+        decide("shares=retry"),
+        ExpectError(
+            Advance(),
+            "INVALID_CHECKPOINT",
+            "rows that are kept for query 'shares' are damaged or gone",
+        ),
+        Check("it is restored", restore),
+        decide("shares=retry"),
+        Advance(),
+        CheckAnswer("shares", ("a", 10), ("b", None)),
+    )
+
+
 def test_nothing_outlives_its_use(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that were kept, and state that only the failed query held, are deleted in time."""
     stage = play(

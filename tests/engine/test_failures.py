@@ -345,6 +345,35 @@ def test_a_full_disk(spark: SparkSession, tmp_path: Path, small_disk: Path) -> N
     assert_same_rows(stage.answer("totals"), expected)
 
 
+def test_a_disk_on_which_small_files_still_fit(
+    spark: SparkSession, tmp_path: Path, small_disk: Path
+) -> None:
+    """What was not written can be computed, so it is the disk, and no query is blamed."""
+    stage = Stage(spark, tmp_path, {}, {"bids": BIDS})
+    stage.checkpoint = small_disk / "checkpoint"
+    stage.open()
+    by_key = "SELECT k, SUM(v) AS n FROM bids GROUP BY k, landmark(ts)"
+    StartQuery("totals", by_key, format="results").play(stage)
+    count = "SELECT COUNT(*) AS n FROM bids GROUP BY landmark(ts)"
+    StartQuery("count", count, format="results").play(stage)
+    AddData("bids", ("a", 1, 1)).play(stage)
+    Advance().play(stage)
+    filler = small_disk / "filler"
+    with open(filler, "wb") as file:
+        status = os.statvfs(small_disk)
+        file.write(b"x" * (status.f_bavail * status.f_frsize - 200_000))
+    keys = [f"{os.urandom(20).hex()}" for i in range(15_000)]
+    AddData("bids", *((key, 2, 2) for key in keys)).play(stage)
+    error = refused(lambda: Advance().play(stage))
+    check_error(error, "STORAGE_NOT_WRITABLE", "/state/panes-", "No space left on device")
+    assert stage.last_epoch() == 1
+    filler.unlink()
+    Restart().play(stage)
+    Advance().play(stage)
+    assert_same_rows(stage.answer("totals"), [("a", 1), *((key, 2) for key in keys)])
+    assert_same_rows(stage.answer("count"), [(15_001,)])
+
+
 def test_a_full_disk_under_a_sink(spark: SparkSession, tmp_path: Path, small_disk: Path) -> None:
     """The checkpoint has room: the rows wait there, and the queries go on."""
     stage = Stage(spark, tmp_path, {"spark.headrace.sink.lastTries": "1"}, {"bids": BIDS})

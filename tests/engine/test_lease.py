@@ -134,6 +134,46 @@ def test_an_owner_whose_clock_is_behind_is_seen_to_live(tmp_path: Path) -> None:
     first.close()
 
 
+def test_a_dead_owner_whose_clock_was_ahead_is_followed_in_time(tmp_path: Path) -> None:
+    """Its last sign of life seems to be still to come, for as long as its clock was ahead."""
+    abandon(opened_elsewhere(tmp_path, 600))
+    (file,) = (tmp_path / "leases").iterdir()
+    held = Holder.from_text(file.read_text())
+    file.write_text(replace(held, renewed=held.renewed + 3_600).to_text())
+    second = owner(tmp_path, timeout_ms=600)
+    started = time.monotonic()
+    second.open()
+    assert time.monotonic() - started >= 0.6
+    second.close()
+
+
+def test_an_owner_that_could_not_say_that_it_left_keeps_nobody_out(tmp_path: Path) -> None:
+    """The disk is full when it ends, and there is room again when its own process comes back."""
+
+    class Full(LocalFiles):
+        def write(self, path: str, text: str, lasting: bool = True) -> None:
+            raise OSError(28, "No space left on device", path)
+
+    full = Full()
+    first = Checkpoint(lambda path: full, str(tmp_path), 20)
+    first.open()
+    assert refusal(owner(tmp_path)).condition == "CHECKPOINT_IN_USE"
+    first.close()
+    second = owner(tmp_path)
+    second.open()
+    assert refusal(owner(tmp_path)).condition == "CHECKPOINT_IN_USE"
+    second.close()
+
+
+def test_an_owner_whose_clock_is_ahead_is_seen_to_live(tmp_path: Path) -> None:
+    first = opened_elsewhere(tmp_path, 3_000)
+    (file,) = (tmp_path / "leases").iterdir()
+    held = Holder.from_text(file.read_text())
+    file.write_text(replace(held, renewed=held.renewed + 3_600).to_text())
+    assert refusal(owner(tmp_path)).condition == "CHECKPOINT_IN_USE"
+    first.close()
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]"])
 def test_a_damaged_lease_is_waited_for(tmp_path: Path, text: str) -> None:
     first = owner(tmp_path)

@@ -156,6 +156,40 @@ def test_what_waits_is_delivered_while_no_rows_come(spark: SparkSession, tmp_pat
     assert printer.calls == [(1, [("a", 1)]), (2, [("b", 2)])]
 
 
+def test_rows_that_wait_are_damaged(spark: SparkSession, tmp_path: Path) -> None:
+    """That is not the sink's fault: the engine stops and names the file, as for other state."""
+    printer = Printer(lambda epoch: True)
+    whole: dict[Path, bytes] = {}
+
+    def damage(stage: Stage) -> None:
+        (name,) = (name for name in stage.state_files() if name.startswith("outbox-"))
+        path = stage.checkpoint / "state" / name
+        whole[path] = path.read_bytes()
+        path.write_bytes(whole[path][:40])
+
+    def restore(_: Stage) -> None:
+        for path, content in whole.items():
+            path.write_bytes(content)
+
+    play(
+        spark,
+        tmp_path,
+        [BIDS],
+        printed(printer),
+        AddData("bids", ("a", 1, 1)),
+        ExpectError(Advance(), "SINK_FAILED", "out of paper"),
+        Check("what waits is damaged", damage),
+        printer.mended(),
+        Restart(),
+        ExpectError(Advance(), "INVALID_CHECKPOINT", "/outbox-printed/"),
+        Check("it is restored", restore),
+        Restart(),
+        Advance(),
+        Check("it came", lambda _: printer.calls == [(1, [("a", 1)])]),
+        settings={"spark.headrace.sink.lastTries": "1"},
+    )
+
+
 def test_a_folder_becomes_a_file_and_a_folder_again(spark: SparkSession, tmp_path: Path) -> None:
     """Output comes under the number of its own epoch, exactly once."""
 
@@ -209,7 +243,7 @@ def test_a_folder_goes_away_between_commit_and_publication(
         output.unlink()
         away.rename(output)
 
-    monkeypatch.setattr(checkpoint, "reach", lose_folder)
+    monkeypatch.setattr(checkpoint, "failpoint", lose_folder)
     play(
         spark,
         tmp_path,
@@ -248,7 +282,7 @@ def test_output_is_published_in_the_same_run(
             output.unlink()
             away.rename(output)
 
-    monkeypatch.setattr(checkpoint, "reach", lose_folder)
+    monkeypatch.setattr(checkpoint, "failpoint", lose_folder)
     play(
         spark,
         tmp_path,

@@ -150,3 +150,46 @@ def test_a_file_that_cannot_be_flushed_is_not_committed(
     with pytest.raises(Exception, match="STORAGE_NOT_WRITABLE"):
         owner.commit(state)
     assert not list(tmp_path.glob("epochs/*.commit"))
+
+
+@pytest.mark.parametrize("call", ["open", "fsync"])
+def test_a_sink_whose_names_cannot_be_flushed_harms_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Its folder goes away when its files have their names, before these are flushed."""
+    owner = Checkpoint(lambda path: LocalFiles(), str(tmp_path / "checkpoint"), 20)
+    state, _ = owner.open()
+    state.epoch = 1
+    for sink in ("lost", "whole"):
+        staged = tmp_path / sink / "_headrace" / sink / owner.staging_name(1)
+        put(staged / "part-0.parquet")
+        state.publications.append(Publication(str(staged), f"{tmp_path}/{sink}/epoch=1"))
+    opened: dict[Any, Any] = {}
+    plain_open, whole = os.open, getattr(os, call)
+
+    def broken(place: Any, *arguments: Any, **options: Any) -> Any:
+        path = opened.get(place, place)
+        if str(path).startswith(f"{tmp_path}/lost/epoch=1"):
+            raise NotADirectoryError(20, "Not a directory", path)
+        return whole(place, *arguments, **options)
+
+    def watched_open(path: Any, *arguments: Any, **options: Any) -> int:
+        descriptor = plain_open(path, *arguments, **options)
+        opened[descriptor] = path
+        return descriptor
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", watched_open)
+        patched.setattr(os, call, broken)
+        owner.commit(state)
+    ((publication, reason),) = owner.unpublished.items()
+    assert publication.sink == f"{tmp_path}/lost"
+    assert "Not a directory" in reason
+    assert not Path(state.publications[1].staged).exists()
+    owner.publish_again()
+    assert not owner.unpublished
+    owner.close()
+    assert [len(list((tmp_path / sink / "epoch=1").iterdir())) for sink in ("lost", "whole")] == [
+        1,
+        1,
+    ]

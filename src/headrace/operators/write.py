@@ -44,7 +44,8 @@ class Write:
     """A definition, where its rows go, and what is to be seen of them on the way.
 
     ``path`` is for a file, or for a folder where ``folder`` says so; without a path the rows come
-    back, or with ``only_seen`` nothing but what was watched. ``keep`` says what of the watched
+    back, or with ``only_seen`` nothing but what was watched; ``computes_all`` says that all columns
+    are computed all the same, and fail if they do. ``keep`` says what of the watched
     rows is written, if not all. ``partial`` says that groups may come out in parts: whoever reads
     them merges them anyway. ``split_by`` are columns of which one may tell the files apart.
     """
@@ -59,6 +60,7 @@ class Write:
     keep: RowFilter | None = None
     inner: Inner | None = None
     only_seen: bool = False
+    computes_all: bool = False
     partial: bool = False
     split_by: tuple[str, ...] = ()
 

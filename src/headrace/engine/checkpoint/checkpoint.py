@@ -178,7 +178,6 @@ class Checkpoint:
             raise lost(self.root, None)
         failpoint("commit.after")
         self._ending = ending
-        self._log.note_latest(ending)
         self._publish(state.publications)
         failpoint("publish.after")
         self._delete_strays(state)
@@ -206,7 +205,9 @@ class Checkpoint:
             )
         self._strays = [*sorted(entries - named), *self._log.left_behind()]
         self._flushing.begin_with(state)
-        self._publish(state.publications, restarted=True)
+        # A sink's folder may be moved away once all that it is to have is there.
+        if state.publications and not self._log.is_published(ending):
+            self._publish(state.publications, restarted=True)
         return state, self._begun
 
     def _identity(self) -> str | None:
@@ -264,7 +265,8 @@ class Checkpoint:
         What is neither staged nor published any more, in a folder that is there, was published
         before, and moved on by readers; or somebody has deleted it.
         """
-        done, former, self.unpublished = [], self.unpublished, {}
+        done: list[Publication] = []
+        former, self.unpublished = self.unpublished, {}
         for publication in publications:
             files = self.files_of(publication.staged)
             named = listed(publication, files, self.mark)
@@ -280,9 +282,12 @@ class Checkpoint:
                 self.unpublished[named] = reason
             else:
                 done.append(named)
-        self._flushing.flush_published(done)
+        for publication, failure in self._flushing.flush_published(done).items():
+            self.unpublished[publication] = one_line(failure)
         for publication in done:
-            self.files_of(publication.staged).delete(publication.staged)
+            if publication not in self.unpublished:
+                self.files_of(publication.staged).delete(publication.staged)
+        self._log.note_latest(self._ending, is_published=not self.unpublished)
 
     def _delete_garbage(self, state: Committed) -> None:
         """Delete what left the state in an earlier epoch.

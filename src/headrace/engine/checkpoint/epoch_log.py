@@ -2,7 +2,7 @@
 
     epochs/<n>.intent         batches that epoch n is about to process, and streams that are idle
     epochs/<n>.commit         everything that is true after epoch n
-    epochs/latest             which commit came last
+    epochs/latest             which commit came last, and whether its output was published
 
 The last commit is the state, so a log whose end was lost would quietly be a state of the past.
 Three witnesses know of a later epoch: the file ``latest``, intents beyond the one that comes next,
@@ -35,6 +35,15 @@ class Ending:
     state: Committed
     term: int = 0
     digest: str = ""
+
+
+@dataclass(frozen=True)
+class _Latest:
+    """What was noted of the last commit after it was made."""
+
+    epoch: int = 0
+    digest: str = ""
+    is_published: bool = False
 
 
 class EpochLog:
@@ -110,9 +119,18 @@ class EpochLog:
             return None
         return Ending(state, term, digest(text))
 
-    def note_latest(self, ending: Ending) -> None:
-        body = {"epoch": ending.state.epoch, "commit": ending.digest}
+    def note_latest(self, ending: Ending, is_published: bool) -> None:
+        body = {
+            "epoch": ending.state.epoch,
+            "commit": ending.digest,
+            "published": is_published,
+        }
         self._files.write(f"{self._root}/epochs/latest", sealed(body), lasting=False)
+
+    def is_published(self, ending: Ending) -> bool:
+        """Whether it was noted that all output of the last commit is where readers see it."""
+        latest = self._latest()
+        return latest.is_published and latest.digest == ending.digest
 
     def drop_old(self, epoch: int) -> None:
         for suffix in ("intent", "commit"):
@@ -146,26 +164,27 @@ class EpochLog:
         if digest(self._files.read(path)) != expected:
             raise Damaged(f"it does not follow from {path}")
 
-    def _latest(self) -> tuple[int, str]:
+    def _latest(self) -> _Latest:
         """What came last as far as it was noted; a witness that cannot be read says nothing."""
         try:
             body = unsealed(self._files.read(f"{self._root}/epochs/latest"))
-            return int(body["epoch"]), str(body["commit"])
+            is_published = bool(body.get("published", False))
+            return _Latest(int(body["epoch"]), str(body["commit"]), is_published)
         except Exception:
-            return 0, ""
+            return _Latest()
 
     def _check_end(
         self,
         ending: Ending,
-        latest: tuple[int, str],
+        latest: _Latest,
         intents: list[int],
         batches_done: dict[str, int],
     ) -> None:
         last, state = ending.state.epoch, ending.state
         where = f"{self._root} ends at the commit of epoch {last}" if last else f"{self._root} ends"
-        if latest[0] > last:
-            raise _gap(f"{where}, but epoch {latest[0]} was committed", "epochs")
-        if latest[0] == last and last and latest[1] != ending.digest:
+        if latest.epoch > last:
+            raise _gap(f"{where}, but epoch {latest.epoch} was committed", "epochs")
+        if latest.epoch == last and last and latest.digest != ending.digest:
             raise _gap(f"{where}, but another commit of that epoch was made", "epochs")
         if intents and intents[-1] > last + 1:
             raise _gap(f"{where}, but epoch {intents[-1]} was begun", "epochs")

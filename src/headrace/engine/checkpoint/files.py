@@ -280,10 +280,12 @@ def _flush_all(paths: Iterable[str]) -> None:
 def _flush_one(path: str) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY)
-    except PermissionError:
+    except PermissionError as error:
         if os.name == "nt":  # Folders cannot be opened there, and keep their names by themselves.
             return
-        raise
+        raise not_writable(path, error) from error
+    except OSError as error:
+        raise not_writable(path, error) from error
     try:
         os.fsync(descriptor)
     except OSError as error:

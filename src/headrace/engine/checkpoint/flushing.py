@@ -9,7 +9,7 @@ state are made private to the user on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from headrace.engine.checkpoint.files import FileSystem
@@ -53,8 +53,28 @@ class Flushing:
             files.flush([path for _, path in here], self._above(here))
         self._safe, self._batches = named, dict(state.batches)
 
-    def flush_published(self, publications: Iterable[Publication]) -> None:
-        """Make safe the names under which output was published."""
+    def flush_published(self, publications: Sequence[Publication]) -> dict[Publication, Exception]:
+        """Make safe the names under which output was published; where that failed, and why.
+
+        A sink's folder may go away at any moment, which is no other sink's trouble.
+        """
+        try:
+            self._flush_names(publications)
+        except Exception:
+            return self._unflushed(publications)
+        return {}
+
+    def _unflushed(self, publications: Iterable[Publication]) -> dict[Publication, Exception]:
+        """Flush one after the other, to find those for which it fails."""
+        failed: dict[Publication, Exception] = {}
+        for publication in publications:
+            try:
+                self._flush_names([publication])
+            except Exception as error:
+                failed[publication] = error
+        return failed
+
+    def _flush_names(self, publications: Iterable[Publication]) -> None:
         folders: dict[int, tuple[FileSystem, set[str]]] = {}
         for publication in publications:
             files = self._files_of(publication.final)

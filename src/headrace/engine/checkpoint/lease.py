@@ -26,6 +26,9 @@ from headrace.state.sealed import sealed, unsealed
 
 #: Signs of life within the time after which an owner without any counts as dead.
 _SIGNS = 6
+#: The leases of this process, by term and time: one may have been left without a word, where the
+#: disk was full, and its process lives.
+_OWN: set[tuple[int, float]] = set()
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,14 @@ class Lease:
             now = time.time()
             holder = Holder(this_process(), now, now, self._timeout)
             term = max(newest, after) + 1
-            if self._files.create(self._file(term), holder.to_text()):
-                break
-        self._holder, self.term = holder, term
+            _OWN.add((term, holder.since))
+            try:
+                if self._files.create(self._file(term), holder.to_text()):
+                    self._holder, self.term = holder, term
+                    break
+            finally:
+                if self._holder is None:
+                    _OWN.discard((term, holder.since))
         self._ended = threading.Event()
         for former in self._terms():
             if former < term:
@@ -105,6 +113,7 @@ class Lease:
             holder, self._holder = self._holder, None
             if holder is None:
                 return
+            _OWN.discard((self.term, holder.since))
             # The term stays on file: the next one must be greater. An owner that cannot say that
             # it leaves is found dead in time.
             with suppress(Exception):
@@ -124,7 +133,7 @@ class Lease:
         holder = self._read(term)
         if holder is not None and holder.released:
             return
-        alive = None if holder is None else is_alive(holder.process)
+        alive = None if holder is None else _is_held(term, holder)
         if alive is False:
             return
         timeout = self._timeout if holder is None else holder.timeout
@@ -142,11 +151,13 @@ class Lease:
     def _is_silent(self, term: int, holder: Holder | None, timeout: float) -> bool:
         """Whether an owner elsewhere has ended: no sign of life for its time, and none follows.
 
-        Clocks of machines differ, so that a time long past is not believed alone.
+        Clocks of machines differ, so that a time long past is not believed alone, and one that is
+        still to come says nothing.
         """
-        if holder is not None and time.time() - holder.renewed < timeout:
+        silence = None if holder is None else time.time() - holder.renewed
+        if silence is not None and 0 <= silence < timeout:
             return False
-        patience = timeout if holder is None else 2 * timeout / _SIGNS
+        patience = timeout if silence is None or silence < 0 else 2 * timeout / _SIGNS
         until = time.monotonic() + patience
         while time.monotonic() < until:
             time.sleep(min(patience / 4, 1.0))
@@ -169,6 +180,13 @@ class Lease:
 
     def _file(self, term: int) -> str:
         return f"{self._folder}/{term:010d}.lease"
+
+
+def _is_held(term: int, holder: Holder) -> bool | None:
+    """Whether an owner goes on; None where that cannot be known from here."""
+    if holder.process == this_process():
+        return (term, holder.since) in _OWN
+    return is_alive(holder.process)
 
 
 def numbered(names: list[str], suffix: str) -> list[int]:

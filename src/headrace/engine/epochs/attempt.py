@@ -21,7 +21,14 @@ from headrace.compiler.physical_plan import distinct_stores
 from headrace.definitions.definition import Definition, select
 from headrace.definitions.definition import keep as keep_columns
 from headrace.engine.checkpoint.files import not_writable
-from headrace.engine.epochs.blame import QueriesFailed, check_state, check_streams, query_failed
+from headrace.engine.epochs.blame import (
+    QueriesFailed,
+    Unwritten,
+    check_files,
+    check_state,
+    check_streams,
+    query_failed,
+)
 from headrace.engine.epochs.outbox import deliver, refusal, too_many, waiting_rows
 from headrace.engine.epochs.outbox import keep as keep_in_outbox
 from headrace.engine.epochs.report import EpochReport
@@ -30,6 +37,7 @@ from headrace.engine.epochs.shared_output import SharedOutput
 from headrace.engine.epochs.shared_rows import materialize_shared
 from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks import QuerySink
+from headrace.errors import SinkError
 from headrace.names import storage_name
 from headrace.operators.base import Operator, Store
 from headrace.operators.counting import count_rows
@@ -148,8 +156,7 @@ class Attempt:
         for (name, stream), ended in run_together(writer, work).items():
             if isinstance(ended, Exception):
                 # They were read a moment ago, so it is the disk.
-                self._runner._checkpoint.probe()
-                raise ended
+                raise not_writable(self._runner._checkpoint.path("state"), ended) from ended
             kept[name][stream] = ended
         epoch, idle = self._report.epoch, self._report.idle
         return {name: MissedEpoch(epoch, idle, files) for name, files in kept.items()}
@@ -249,6 +256,8 @@ class Attempt:
             if any(s is store for s in self._physical.stores_of(self._physical.outputs[name]))
         }
         self._clear_surroundings(users)
+        if self._is_computed(store):
+            raise not_writable(self._runner._checkpoint.path("state", store.name), error)
         if len(users) > 1:
             guilty = self._failing_alone(store.name, users)
             users = guilty or users
@@ -281,6 +290,16 @@ class Attempt:
             if tried[id(live.sink.input), live.starts_at]:
                 failing[name] = running
         return failing
+
+    def _is_computed(self, store: Store) -> bool:
+        """Whether what a store could not write can be computed: a small file may still fit."""
+        trial = copy.copy(self._epoch)
+        trial.state = self._epoch.state.copied()
+        try:
+            run_alone(Unwritten(self._executor), store.advance(trial))
+        except Exception:
+            return False
+        return True
 
     def _fails_alone(self, store: str, live: LiveQuery) -> bool:
         """Whether one query's share of a store fails by itself."""
@@ -360,6 +379,9 @@ class Attempt:
             left = waiting_rows(state, name)
             if isinstance(ended, Exception):
                 first = self._epoch.number if left is None else left.files[0].epoch
+                if left is not None and not isinstance(ended, SinkError):
+                    # It may be that the rows cannot be read, which is not the sink's trouble.
+                    check_files(self._epoch, left.of(first), self._sink(name).sink.schema)
                 self._report.refused[name] = refusal(name, first, ended)
             delivered = rows[name] - (0 if left is None else left.rows)
             if delivered:
@@ -389,7 +411,7 @@ class Attempt:
             return False
         if rows is None:
             return False
-        only_seen = Write(name, rows.query, rows.schema, only_seen=True)
+        only_seen = Write(name, rows.query, rows.schema, only_seen=True, computes_all=True)
         (ended,) = self._executor.write_all([only_seen])
         return isinstance(ended, Written)
 

@@ -2,18 +2,22 @@
 
 A query fails only by what it computes. So before one is blamed, everything around it is tried by
 itself: whether the checkpoint can be written, whether the rows of its streams can be read, whether
-its state can. This costs a pass over them, and nothing where all goes well.
+its state can, and whether what it asked for can be computed where it is not to be written. This
+costs a few passes over them, and nothing where all goes well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from headrace.definitions.definition import keep, select
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.execution.spark_errors import one_line
 from headrace.errors import CheckpointError, HeadraceError, QueryError, SinkError, StreamError
 from headrace.operators.base import Store
+from headrace.operators.write import Write, Writer, Written
+from headrace.plan.types import Schema
 from headrace.state.arrangement import StateFile
 
 
@@ -55,16 +59,36 @@ def check_state(epoch: RunningEpoch, stores: Iterable[Store]) -> None:
     """Raise if a file of earlier epochs that one of these stores holds cannot be read."""
     for store in stores:
         arrangement = epoch.state.arrangements.get(store.name)
-        files = [] if arrangement is None else arrangement.before(epoch.number)
-        if files and _unreadable(epoch, store, files) is None:
-            continue
-        for file in files:
-            error = _unreadable(epoch, store, [file])
-            if error is not None:
-                raise CheckpointError(
-                    f"{file.path} is damaged or gone: {one_line(error)}",
-                    hint="restore the checkpoint as a whole from a copy, or start with a new one",
-                ) from error
+        if arrangement is not None:
+            check_files(epoch, arrangement.before(epoch.number), store.schema)
+
+
+def check_files(epoch: RunningEpoch, files: Sequence[StateFile], schema: Schema) -> None:
+    """Raise if one of these files of the checkpoint cannot be read."""
+    if not files or _unreadable(epoch, files, schema) is None:
+        return
+    for file in files:
+        error = _unreadable(epoch, [file], schema)
+        if error is not None:
+            raise CheckpointError(
+                f"{file.path} is damaged or gone: {one_line(error)}",
+                hint="restore the checkpoint as a whole from a copy, or start with a new one",
+            ) from error
+
+
+class Unwritten:
+    """A writer that computes all it is asked for, and writes nothing."""
+
+    def __init__(self, executor: Writer) -> None:
+        self._executor = executor
+
+    def write_all(self, writes: Sequence[Write]) -> list[Written | Exception]:
+        return self._executor.write_all(
+            [
+                replace(write, path=None, folder=False, only_seen=True, computes_all=True)
+                for write in writes
+            ]
+        )
 
 
 def query_failed(name: str, error: Exception) -> HeadraceError:
@@ -78,9 +102,11 @@ def query_failed(name: str, error: Exception) -> HeadraceError:
     )
 
 
-def _unreadable(epoch: RunningEpoch, store: Store, files: list[StateFile]) -> Exception | None:
+def _unreadable(
+    epoch: RunningEpoch, files: Sequence[StateFile], schema: Schema
+) -> Exception | None:
     try:
-        epoch.executor.read_through(epoch.inputs.bind_files(files, store.schema))
+        epoch.executor.read_through(epoch.inputs.bind_files(files, schema))
     except Exception as error:
         return error
     return None

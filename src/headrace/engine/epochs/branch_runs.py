@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.engine.epochs.blame import QueriesFailed
+from headrace.engine.epochs.blame import QueriesFailed, StreamsBroken
 from headrace.engine.epochs.report import EpochReport
 from headrace.engine.execution.executor import Executor, ddl
 from headrace.engine.ingest.micro_batch import Batch
-from headrace.errors import HeadraceError
+from headrace.errors import CheckpointError, HeadraceError
 from headrace.plan.nodes import Source
 from headrace.state.arrangement import StateFile
 from headrace.state.branches import MOST_EPOCHS, Branch, Failure, MissedEpoch, forget_branch
@@ -113,6 +113,12 @@ class BranchRuns:
         }
         try:
             done = runner.compute(missed.epoch, batches, missed.idle)
+        except StreamsBroken as broken:
+            reason = next(iter(broken.errors.values()))
+            raise CheckpointError(
+                f"rows that are kept for query {name!r} are damaged or gone: {reason.message}",
+                hint="restore the checkpoint as a whole from a copy, or start with a new one",
+            ) from broken
         except QueriesFailed as failed:
             self._fail_again(name, branch, failed.errors[name], missed.epoch)
             del self.runners[name]

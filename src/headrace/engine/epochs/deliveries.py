@@ -18,6 +18,9 @@ from headrace.state.arrangement import Arrangement
 from headrace.state.committed import Committed
 from headrace.state.publication import Publication
 
+#: From a millisecond to more than a century: any longest pause is reached by then.
+_MOST_DOUBLINGS = 42
+
 
 @dataclass(frozen=True)
 class RetryPolicy:
@@ -52,7 +55,9 @@ class Delivery:
     next_try: float = 0.0
 
     def failed(self, error: HeadraceError) -> None:
-        pause = min(self.policy.first_pause * 2.0**self.tries, self.policy.longest_pause)
+        # A sink may be broken for weeks; 2.0 to the power of its tries would overflow.
+        doubled = self.policy.first_pause * 2.0 ** min(self.tries, _MOST_DOUBLINGS)
+        pause = min(doubled, self.policy.longest_pause)
         self.tries, self.error = self.tries + 1, error
         self.next_try = time.monotonic() + pause
 

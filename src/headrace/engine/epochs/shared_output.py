@@ -115,4 +115,4 @@ def _sameness(write: Write) -> tuple[object, ...]:
         return (id(write),)
     watched = tuple((name, sql.sql(dialect="spark")) for name, sql in write.watch.items())
     place = None if write.path is None else urlparse(write.path)[:2]
-    return id(write.query), place, write.folder, write.only_seen, watched
+    return id(write.query), place, write.folder, write.only_seen, write.computes_all, watched

@@ -27,6 +27,7 @@ from headrace.engine.execution.spark_jobs import cancel_jobs, tag_jobs
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import SinkError
 from headrace.failpoints import failpoint
+from headrace.names import folded
 from headrace.operators.write import Write, Writing
 from headrace.plan.nodes import Sink
 
@@ -34,6 +35,8 @@ from headrace.plan.nodes import Sink
 _LOOK = 0.05
 # How long (seconds) a function may take to notice that its Spark jobs were cancelled.
 _GRACE = 1.0
+#: The last call for each query of each checkpoint: one that hangs outlives its engine.
+_LAST_CALLS: dict[tuple[str, str], _Call] = {}
 
 
 class _Call:
@@ -101,7 +104,6 @@ class ForeachBatchSink(QuerySink):
         self._function = function
         self._timeout = timeout / 1_000
         self._recent_rows: int | None = None
-        self._call: _Call | None = None
 
     def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
         if epoch.executor.is_few(self._recent_rows):
@@ -116,15 +118,16 @@ class ForeachBatchSink(QuerySink):
         self._recent_rows = count
         try:
             if count:
-                self._hand_over(frame, epoch.number, epoch.executor.gate)
+                key = epoch.checkpoint.root, folded(self.name)
+                self._hand_over(key, frame, epoch.number, epoch.executor.gate)
                 failpoint("sink.after")
             return count
         finally:
             frame.unpersist()
 
-    def _hand_over(self, frame: DataFrame, epoch: int, gate: Gate) -> None:
+    def _hand_over(self, key: tuple[str, str], frame: DataFrame, epoch: int, gate: Gate) -> None:
         """Call the function and wait for it; whatever it raises is the sink's failure."""
-        before = self._call
+        before = _LAST_CALLS.get(key)
         if before is not None and before.hangs:
             before.cancel(self._spark)
             raise SinkError(
@@ -132,11 +135,16 @@ class ForeachBatchSink(QuerySink):
                 f"so it is not called for epoch {epoch}",
                 hint="find out what it waits for; it is called again when it has returned",
             )
-        call = self._call = _Call(epoch, self._function)
-        if self._timeout:
-            self._wait(call, frame, gate)
-        else:
-            call.run(frame)
+        call = _LAST_CALLS[key] = _Call(epoch, self._function)
+        try:
+            if self._timeout:
+                self._wait(call, frame, gate)
+            else:
+                call.run(frame)
+        finally:
+            # When one that was left behind returns at last, another may have taken its place.
+            if not call.hangs and _LAST_CALLS.get(key) is call:
+                _LAST_CALLS.pop(key, None)
         gate.check()
         if call.error is not None:
             raise SinkError(

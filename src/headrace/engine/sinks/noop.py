@@ -23,5 +23,6 @@ class NoopSink(QuerySink):
             rows.schema,
             watch={"rows": exp.Count(this=exp.Star())},
             only_seen=True,
+            computes_all=True,
         )
         return int(written.seen["rows"] or 0)

@@ -199,7 +199,12 @@ class _Task:
             whole = f"whole_{piece['write']}"
             connection.execute(f'CREATE OR REPLACE TEMP TABLE "{whole}" AS {piece["sql"]}')
             rows = f'"{whole}"'
-        if piece["watch"]:
+        if piece["computes_all"]:
+            # DuckDB leaves out what nobody asks for, and with it what fails there.
+            watch = f"{piece['watch']}, " if piece["watch"] else ""
+            every = f"SELECT {watch}max(hash(every_row)) FROM {rows} AS every_row"
+            answer["seen"] = self._row(every)[:-1]
+        elif piece["watch"]:
             answer["seen"] = self._row(f"SELECT {piece['watch']} FROM {rows}")
         for output in piece["outputs"]:
             query = f"SELECT {piece['columns']} FROM {rows} WHERE {output['where']}"

@@ -147,6 +147,7 @@ def _add(spec: dict[str, Any], piece: Piece) -> None:
             "sql": translated.sql,
             "inner": translated.inner,
             "watch": translated.watch,
+            "computes_all": write.computes_all,
             "columns": ", ".join(map(identifier, names)),
             "outputs": outputs(piece),
         }
