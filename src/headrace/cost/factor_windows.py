@@ -9,6 +9,8 @@ lengths: rows where a window is computed from rows, and results of other windows
 
 The paper assumes that slides divide lengths, so that ``n`` is whole. Where they do not, ``n`` is
 a fraction here, which ranks plans as well.
+
+Paper: Factor Windows, Section III-B, Equation 1.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A join on the key alone compares all rows of a key. Both sides get a bucket of time as a further
 equal key; where a match may lie in a neighbour bucket, one side is repeated there. The exact
 condition decides in the end.
+
+Paper: Window Join Reordering, Section 2.2.
 """
 
 from __future__ import annotations

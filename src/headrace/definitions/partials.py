@@ -6,6 +6,8 @@ Every other aggregate is *holistic* and needs the rows themselves.
 
 A partial column is named by a hash of what it computes, so that ``AVG(x)`` and ``SUM(x)``, of one
 query or of two, share one stored sum.
+
+Paper: Factor Windows, Section III-A, Theorem 5, Theorem 6.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Only identities of SQL's three-valued logic are used to write a condition anew: 
 to the comparisons, comparisons of whole numbers become polynomials against zero. A filter then
 asks one question less: it keeps a row if its condition is *true*, and being true distributes over
 AND and OR. There ``d > d - 4`` says that ``d`` is not NULL, and nothing else.
+
+Paper: Query Merging, Section 4.2.1.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Disjunctions, sums of several columns and products may be equal in different spe
 shown to the solver, but only with a candidate that has the same leaves (the paper's heuristic
 checks), gives the same answers on sampled rows, and is not told apart by rows at the bounds that
 either predicate names. What is proved of a block holds for everything that is made of it.
+
+Paper: Query Merging, Section 6.1.
 """
 
 from __future__ import annotations

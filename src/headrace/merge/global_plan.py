@@ -4,6 +4,8 @@ It is made of shared plans, one for each set of streams (and tenant); the source
 shared plan that a new query can have anything in common with, the query index the operators of a
 query that leaves. An operator counts its users and goes with the last of them. Adding and removing
 cost what the query itself has of operators, however many queries there are.
+
+Paper: Query Merging, Section 5, Section 6.2, Section 7.
 """
 
 from __future__ import annotations

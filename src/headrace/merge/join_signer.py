@@ -9,6 +9,8 @@ without a partner too.
 Outer joins, session joins and joins that hand on their window keep their sides. They are described
 by the meanings of their columns, so that names do not matter; sides that may be exchanged stand in
 one order.
+
+Paper: Query Merging, Section 4.2.4.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The engine computes equal nodes once. So merging ends here: a part of a query th
 as a part of another is replaced by that one, under a projection where its columns have other names
 or another order. The plan that a query runs is remembered as long as the query lives: state is
 named by it, also when the query that it was taken from has left.
+
+Paper: Query Merging, Section 7.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Predicates that are spelt differently may be proved equal (``equality``). Then the core of one
 stands for both, in everything that is made of them.
+
+Paper: Query Merging, Section 4.2, Section 4.2.1, Section 4.2.2, Section 4.2.3.
 """
 
 from __future__ import annotations

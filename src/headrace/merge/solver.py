@@ -3,6 +3,8 @@
 It is asked whether two predicates can ever differ, never whether they can agree; only a proof that
 they cannot (``unsat``) counts. A condition that is not arithmetic stands for a truth of its own,
 which may be anything: what is proved holds whatever it is. Running out of time proves nothing.
+
+Paper: Query Merging, Section 6.1.
 """
 
 from __future__ import annotations

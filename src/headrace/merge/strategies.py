@@ -3,6 +3,8 @@
 A strategy reads a plan and gives keys to its operators; operators with equal keys are merged. The
 names are the paper's: HB and HB+ hash how a plan is written, SA compares operator graphs, SM
 compares meanings, SM+ looks at the writing first, and SM-BU looks from the sources up.
+
+Paper: Query Merging, Section 6.3.
 """
 
 from __future__ import annotations

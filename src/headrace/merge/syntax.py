@@ -4,6 +4,8 @@
 ``sorted`` is the improved one (HB+): operands, the sides of comparisons and the sides of joins are
 put in alphabetical order first, where that changes no result. ``same_structure`` compares operator
 graphs node by node (SA).
+
+Paper: Query Merging, Section 6.3, Section 8.1.
 """
 
 from __future__ import annotations

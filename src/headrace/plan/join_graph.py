@@ -10,6 +10,8 @@ has the inputs a, b and c, and conditions on the times of (a, b) and of (a, c): 
 that ``a.ts`` is the time that the first join hands on. Joins that make their own windows, session
 joins (whose sessions depend on what is joined), outer joins and joins with tables stay what they
 are, and are inputs.
+
+Paper: Window Join Reordering, Section 5.3.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ nothing: asked for times on a grid, ``event_times`` leaves it out.
 A session may be arbitrarily long, so no lag bounds the times that come out of a session join. There
 the least time of all open sessions takes the place of the watermark where it is lower: the sessions
 that ``held_back_by`` finds have clocks of their own.
+
+Paper: Window Join Reordering, Section 2.2.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The *window coverage graph* of "Factor Windows", reduced to one incoming edge per window as its
 min-cost graphs are (Theorem 7): a forest whose roots are computed from the rows themselves.
+
+Paper: Factor Windows, Section II-C, Section III-C, Theorem 7.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 A hopping window set ``W(length, slide, offset)`` holds the intervals ``[s, s + length)`` for every
 ``s`` with ``s ≡ offset (mod slide)``. All figures are milliseconds.
+
+Paper: Factor Windows, Section II-A.
+Paper: Early Aggregation, Section 3, Definition 1.
 """
 
 from __future__ import annotations

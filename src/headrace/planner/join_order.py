@@ -4,6 +4,8 @@ What is known of a join grows as it runs: how many rows of each input there are 
 they spread is known of every epoch's files, and how many keys they have is counted in some epochs.
 No state depends on the order, so it may be another one in every epoch; it changes when that
 promises to save something.
+
+Paper: Window Join Reordering, Section 6.2.
 """
 
 from __future__ import annotations

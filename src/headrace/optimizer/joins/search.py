@@ -1,4 +1,7 @@
-"""The cheapest order: dynamic programming over connected sets of inputs, bushy trees included."""
+"""The cheapest order: dynamic programming over connected sets of inputs, bushy trees included.
+
+Paper: Window Join Reordering, Section 6.1, Section 6.2.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,10 @@ Two places go beyond the letter of the paper. Algorithm 5 takes factor windows f
 the lengths alone, which for hopping windows gives windows that do not partition them: a slide must
 be a multiple too (Theorem 4). And Algorithm 2 tries every length for a slide, where the benefit is
 a convex function of the length, so that the shortest and the longest valid ones are enough.
+
+Paper: Factor Windows, Section II-C, Section III-B, Algorithm 1, Definition 6, Section IV-A,
+Equation 2, Section IV-B, Algorithm 2, Section IV-C, Algorithm 3, Section IV-D, Algorithm 4,
+Algorithm 5.
 """
 
 from __future__ import annotations

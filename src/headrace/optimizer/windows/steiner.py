@@ -17,6 +17,8 @@ A local search finds a tree, and the dual ascent of Wong (1984) a bound that no 
 candidates is below. Mostly the two meet, and the tree is proven best. Where they do not, all sets
 of a few candidates are tried, or the search starts anew from pairs of them as long as its budget
 lasts; what distance is left is part of the answer.
+
+Paper: Factor Windows, Section IV-C.
 """
 
 from __future__ import annotations
