@@ -229,10 +229,6 @@ def null_columns(schema: Schema) -> dict[str, Sql]:
     return {f.name: exp.Cast(this=exp.Null(), to=data_type(f.type)) for f in schema}
 
 
-def is_row_by_row(node: Node) -> bool:
-    return isinstance(node, Filter | Project)
-
-
 def is_table_join(node: Node) -> bool:
     """Whether one side of a join is static, so that the join keeps no state."""
     return isinstance(node, Join) and not (node.left.streams() and node.right.streams())

@@ -15,10 +15,6 @@ from math import gcd
 from headrace.errors import DurationError
 from headrace.plan.durations import format_duration
 
-# A row opens a new session if it lies MORE than the gap after the previous one (Spark and Flink);
-# the paper on window join reordering says "at least". Rows exactly one gap apart are together.
-SESSION_INCLUDES_GAP = True
-
 
 @dataclass(frozen=True)
 class Window:
@@ -125,7 +121,12 @@ def ends_on(window: Hopping, grid: Hopping) -> bool:
 
 @dataclass(frozen=True)
 class Session(Window):
-    """A group's rows with no pause longer than the gap."""
+    """A group's rows with no pause longer than the gap.
+
+    A row opens a new session if it lies *more* than the gap after the previous one, as in Spark and
+    Flink: rows exactly one gap apart are together. The paper on window join reordering says "at
+    least".
+    """
 
     gap: int
 
