@@ -87,10 +87,10 @@ def decompose_all(aggregates: Iterable[Named]) -> dict[str, Decomposed] | None:
     parts: dict[str, Decomposed] = {}
     for named in aggregates:
         assert isinstance(named.expr, AggregateCall)
-        found = decompose(named.expr)
-        if found is None:
+        decomposed = decompose(named.expr)
+        if decomposed is None:
             return None
-        parts[named.name] = found
+        parts[named.name] = decomposed
     return parts
 
 

@@ -96,13 +96,13 @@ class Stronger:
 
 def filters_below(node: Node, meanings: Meanings) -> list[Condition]:
     """The conditions of filters that stand on top of a relation, below nothing but projections."""
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     while isinstance(node, Filter | Project):
         if isinstance(node, Filter):
             columns = meanings[id(node)].columns
-            found += [(conjunct, columns) for conjunct in conjuncts(node.predicate)]
+            conditions += [(conjunct, columns) for conjunct in conjuncts(node.predicate)]
         node = node.input
-    return found
+    return conditions
 
 
 def read_through(
@@ -145,13 +145,13 @@ def _implies(equality: Equality, said: frozenset[int], known: frozenset[int]) ->
 def _moved(conjunct: Expr, columns: Mapping[str, int], names: Names) -> Expr | None:
     """A condition over the columns of the wider relation; None where that lacks one."""
     wanted = {e for e in conjunct.walk() if isinstance(e, Column)}
-    found = {column: names.get((columns[column.name], column.type)) for column in wanted}
-    if None in found.values():
+    names_here = {column: names.get((columns[column.name], column.type)) for column in wanted}
+    if None in names_here.values():
         return None
 
     def change(expr: Expr) -> Expr:
         if isinstance(expr, Column):
-            name = found[expr]
+            name = names_here[expr]
             assert name is not None
             return Column(name, expr.type)
         return expr

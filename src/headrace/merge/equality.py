@@ -99,9 +99,9 @@ class Equality:
         for other in alike.unsampled:
             self._file(other, alike)
         alike.unsampled.clear()
-        found = self._proved(branch.predicate, self._candidates(branch, alike))
-        if found is not None:
-            return self.settle(found)
+        equal = self._proved(branch.predicate, self._candidates(branch, alike))
+        if equal is not None:
+            return self.settle(equal)
         self._file(branch, alike)
         return branch.where
 

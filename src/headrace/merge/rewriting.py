@@ -159,9 +159,11 @@ class Merging:
         if not isinstance(self._matcher, MeaningMatcher):
             return plan
         if isinstance(plan, Join | Aggregate):
-            found = self._wider.containing(plan, self._matcher.equality, self._plan_of, self._pays)
-            if found is not None:
-                return found
+            contained = self._wider.containing(
+                plan, self._matcher.equality, self._plan_of, self._pays
+            )
+            if contained is not None:
+                return contained
         if isinstance(plan, Join) or (isinstance(plan, Aggregate) and plan.from_sets):
             return plan
         inputs = tuple(map(self._contained, plan.inputs))

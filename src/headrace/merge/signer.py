@@ -206,8 +206,8 @@ class Signer:
         """An expression over a relation: a term, or one for each branch."""
         if isinstance(expr, Column):
             return below.columns[expr.name]
-        found = tuple(self.terms.term(expr, branch.columns) for branch in below.branches)
-        return found[0] if len(found) == 1 else self.terms.intern(("columns", found))
+        by_branch = tuple(self.terms.term(expr, branch.columns) for branch in below.branches)
+        return by_branch[0] if len(by_branch) == 1 else self.terms.intern(("columns", by_branch))
 
 
 def _columns_of(branch: Branch, schema: Schema) -> tuple[int, ...]:

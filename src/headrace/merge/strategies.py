@@ -90,22 +90,22 @@ class StructuralMatcher(Matcher):
         made: dict[int, int] = {}
         for node in plan.walk():
             known = self._known.setdefault(node.streams(), [])
-            found = next((key for other, key in known if same_structure(node, other)), None)
-            if found is None:
+            number = next((key for other, key in known if same_structure(node, other)), None)
+            if number is None:
                 self._next += 1
-                found = self._next
-                known.append((node, found))
-            made[id(node)] = found
+                number = self._next
+                known.append((node, number))
+            made[id(node)] = number
         return made
 
     def root(self, plan: Node) -> int:
         known = self._known.setdefault(plan.streams(), [])
-        found = next((key for other, key in known if same_structure(plan, other)), None)
-        if found is None:
+        number = next((key for other, key in known if same_structure(plan, other)), None)
+        if number is None:
             self._next += 1
-            found = self._next
-            known.append((plan, found))
-        return found
+            number = self._next
+            known.append((plan, number))
+        return number
 
 
 class MeaningMatcher(Matcher):

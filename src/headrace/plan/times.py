@@ -270,18 +270,18 @@ def held_back_by(node: Node, column: str) -> frozenset[Join]:
 
 
 def _held_back_by_join(node: Join, column: str) -> frozenset[Join]:
-    found: frozenset[Join] = frozenset()
+    joins: frozenset[Join] = frozenset()
     # Whatever the column, a pair comes out no earlier than both of its rows.
     for side, schema, time in (
         (node.left, node.left_schema, node.time and node.time.left.name),
         (node.right, node.right_schema, node.time and node.time.right.name),
     ):
         for name in {column, time} & set(schema.names):
-            found |= held_back_by(side, side.schema.names[schema.names.index(name)])
+            joins |= held_back_by(side, side.schema.names[schema.names.index(name)])
     is_window = node.emits_window and column == WINDOW_COLUMN
     if isinstance(node.time, SameSession) and not is_window:
-        found |= {node}
-    return found
+        joins |= {node}
+    return joins
 
 
 def _lag_of(expr: Expr, below: Times) -> int | None:

@@ -153,7 +153,7 @@ def _windows_of_inputs(
     binder: ExpressionBinder,
 ) -> Grouping:
     """A window for each stream of a join, all of them up to the watermark."""
-    found: dict[str, tuple[Column, Window]] = {}
+    window_of: dict[str, tuple[Column, Window]] = {}
     streams = input_times(relation.node)
     moving = all(isinstance(call.windows[0], Trailing | Landmark) for _, call in calls)
     if streams is None or not moving:
@@ -169,13 +169,13 @@ def _windows_of_inputs(
                 reason="",
                 advice=f"use {' or '.join(sorted(t for times in streams.values() for t in times))}",
             )
-        if owner in found:
+        if owner in window_of:
             refuse("SEVERAL_WINDOWS", node, count="a second window of the same stream")
-        found[owner] = call.time, window
+        window_of[owner] = call.time, window
     for owner, times in streams.items():
-        if owner not in found:
+        if owner not in window_of:
             refuse("INPUT_WITHOUT_WINDOW", calls[0][0], input=owner, time=sorted(times)[0])
-    trailing = [part for part in found.values() if isinstance(part[1], Trailing)]
+    trailing = [part for part in window_of.values() if isinstance(part[1], Trailing)]
     if not trailing:
         refuse("SEVERAL_WINDOWS", calls[1][0], count=len(calls))
     sources = [call for _, call in calls]
@@ -184,7 +184,7 @@ def _windows_of_inputs(
         if expr not in sources and not any(key.expr == expr for key in keys):
             keys.append(Named(unique(plan_name(expr), {WINDOW_COLUMN, WINDOW_ID_COLUMN}), expr))
     time, window = trailing[0]
-    also = tuple(InputWindow(t, w) for t, w in found.values() if t != time)
+    also = tuple(InputWindow(t, w) for t, w in window_of.values() if t != time)
     source = next(call for call in sources if call.time == time)
     return Grouping(relation, tuple(keys), source, time, (window,), binder.origins, also)
 

@@ -249,12 +249,12 @@ def _unaliased(node: exp.Expr) -> exp.Expr:
 
 def _aggregates(node: exp.Expr) -> list[exp.Expr]:
     """Aggregate calls in an expression, those with OVER left out."""
-    found: list[exp.Expr] = []
+    calls: list[exp.Expr] = []
     for call in node.walk(prune=lambda part: isinstance(part, exp.Query)):
         if not isinstance(call, exp.Anonymous):
             continue
         name = call.name.lower()
         known = name in table.AGGREGATES or name in table.AGGREGATE_SYNONYMS
         if known and not isinstance(call.parent, exp.Window):
-            found.append(call)
-    return found
+            calls.append(call)
+    return calls

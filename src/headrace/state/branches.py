@@ -197,8 +197,8 @@ def back_among_others(state: Committed, query: str) -> None:
 def results_of(state: Committed, query: str) -> Arrangement | None:
     """The result table of a query, also of one that has failed or goes on by itself."""
     states = (state, *(branch.state for branch in state.branches.values()))
-    found = (each.arrangements.get(results_of_query(query)) for each in states)
-    return next((arrangement for arrangement in found if arrangement is not None), None)
+    tables = (each.arrangements.get(results_of_query(query)) for each in states)
+    return next((arrangement for arrangement in tables if arrangement is not None), None)
 
 
 def drop_own_arrangements(state: Committed, query: str) -> None:

@@ -67,13 +67,13 @@ def executors_of(
     """For each thing that is written in an epoch, who would do it and why."""
     imagined = _Executor(executor, settings)
     epoch = _epoch(physical, imagined, places)
-    found = [
+    verdicts = [
         f"{write.label}: {imagined.buckets.verdict(write, label)}"
         for label, write in _writes(physical, epoch, places.sink)
     ]
     untried = imagined.buckets.untried
     return [
-        *found,
+        *verdicts,
         *(f"{store}: tasks try to reach it when they first need it" for store in untried),
     ]
 
