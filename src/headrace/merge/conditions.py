@@ -134,8 +134,8 @@ class Conditions:
             return self._of_numbers(function, first, second)
         if function in ("=", "!="):
             for one, other in ((left, right), (right, left)):
-                known = isinstance(other, Literal) and isinstance(other.value, bool)
-                if known and one.type == BOOLEAN:
+                is_boolean_literal = isinstance(other, Literal) and isinstance(other.value, bool)
+                if is_boolean_literal and one.type == BOOLEAN:
                     return self.value(one, columns, (function == "=") != other.value)  # type: ignore[attr-defined]
         kinds = (left.type.name, right.type.name)
         mirrored = function in _MIRRORED
@@ -248,11 +248,11 @@ class Conditions:
 
     def simplified(self, parts: frozenset[int]) -> frozenset[int]:
         """The same conjunction without what the rest of it says already."""
-        known = self._simplified.get(parts)
-        if known is None:
-            known = self._without_known_presence(self._tightened(parts))
-            self._simplified[parts] = known
-        return known
+        shortest = self._simplified.get(parts)
+        if shortest is None:
+            shortest = self._without_known_presence(self._tightened(parts))
+            self._simplified[parts] = shortest
+        return shortest
 
     def _without_known_presence(self, parts: frozenset[int]) -> frozenset[int]:
         """A comparison that is true has no NULL in it, so that need not be said."""

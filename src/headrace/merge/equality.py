@@ -77,10 +77,10 @@ class Equality:
     def settle(self, branch: Branch) -> int:
         """The number of a block's predicate, or of one before it that is proved equal."""
         place = branch.leaves, branch.where
-        known = self._settled.get(place)
-        if known is None:
-            known = self._settled[place] = self._found(branch)
-        return known
+        number = self._settled.get(place)
+        if number is None:
+            number = self._settled[place] = self._found(branch)
+        return number
 
     def _found(self, branch: Branch) -> int:
         parts = safe_parts(branch.predicate)
@@ -137,11 +137,11 @@ class Equality:
         return self.signer.terms.forms[condition][0] in _UNDERSTOOD
 
     def _is_hard_part(self, condition: int) -> bool:
-        known = self._hard.get(condition)
-        if known is None:
+        is_hard = self._hard.get(condition)
+        if is_hard is None:
             form = self.signer.terms.forms[condition]
-            known = form[0] == "any" or (
+            is_hard = form[0] == "any" or (
                 form[0] == "linear" and (not is_linear(form[2]) or len(variables_of(form[2])) > 1)
             )
-            self._hard[condition] = known
-        return known
+            self._hard[condition] = is_hard
+        return is_hard

@@ -185,8 +185,8 @@ class Merging:
         return alone is None or both is None or other is None or both - other <= alone
 
     def _plan(self, operator: SharedOperator) -> tuple[Node, Mapping[str, int]]:
-        known = self._plans.get(operator.number)
-        if known is None:
+        planned = self._plans.get(operator.number)
+        if planned is None:
             node = operator.node
             inputs = tuple(
                 self._input(node, below, given)
@@ -194,8 +194,8 @@ class Merging:
             )
             if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
                 node = node.with_inputs(inputs)
-            known = self._plans[operator.number] = (node, self._matcher.columns(operator.node))
-        return known
+            planned = self._plans[operator.number] = (node, self._matcher.columns(operator.node))
+        return planned
 
     def _input(self, node: Node, below: SharedOperator, given: Node) -> Node:
         """An input of an operator: what is shared, unless the operator looks into its input."""

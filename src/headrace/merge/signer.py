@@ -47,11 +47,11 @@ class Signer:
         made: dict[int, Signature] = {}
 
         def visit(node: Node) -> Signature:
-            known = made.get(id(node))
-            if known is None:
-                known = self.sign(node, [visit(below) for below in node.inputs])
-                made[id(node)] = known
-            return known
+            signature = made.get(id(node))
+            if signature is None:
+                signature = self.sign(node, [visit(below) for below in node.inputs])
+                made[id(node)] = signature
+            return signature
 
         visit(plan)
         return made

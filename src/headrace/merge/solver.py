@@ -77,10 +77,10 @@ class Solver:
         return self._z3.And(parts) if parts else self._z3.BoolVal(True)
 
     def _condition(self, condition: int) -> Any:
-        known = self._made.get(condition)
-        if known is None:
-            known = self._made[condition] = self._translated(condition)
-        return known
+        formula = self._made.get(condition)
+        if formula is None:
+            formula = self._made[condition] = self._translated(condition)
+        return formula
 
     def _translated(self, condition: int) -> Any:
         z3 = self._z3

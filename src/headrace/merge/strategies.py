@@ -89,22 +89,22 @@ class StructuralMatcher(Matcher):
     def keys(self, plan: Node) -> dict[int, int]:
         made: dict[int, int] = {}
         for node in plan.walk():
-            known = self._known.setdefault(node.streams(), [])
-            number = next((key for other, key in known if same_structure(node, other)), None)
+            graphs = self._known.setdefault(node.streams(), [])
+            number = next((key for other, key in graphs if same_structure(node, other)), None)
             if number is None:
                 self._next += 1
                 number = self._next
-                known.append((node, number))
+                graphs.append((node, number))
             made[id(node)] = number
         return made
 
     def root(self, plan: Node) -> int:
-        known = self._known.setdefault(plan.streams(), [])
-        number = next((key for other, key in known if same_structure(plan, other)), None)
+        graphs = self._known.setdefault(plan.streams(), [])
+        number = next((key for other, key in graphs if same_structure(plan, other)), None)
         if number is None:
             self._next += 1
             number = self._next
-            known.append((plan, number))
+            graphs.append((plan, number))
         return number
 
 
@@ -132,11 +132,11 @@ class MeaningMatcher(Matcher):
         if self._syntax is None:
             return self.equality.key(self.equality.signer.of(plan))
         text = self._syntax.keys(plan)[id(plan)]
-        known = self._by_text.get(text)
-        if known is None:
-            known = self.equality.key(self.equality.signer.of(plan))
-            self._by_text[text] = known
-        return known
+        key = self._by_text.get(text)
+        if key is None:
+            key = self.equality.key(self.equality.signer.of(plan))
+            self._by_text[text] = key
+        return key
 
     def columns(self, node: Node) -> dict[str, int]:
         return self.equality.signer.of(node).columns

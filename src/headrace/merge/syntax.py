@@ -50,16 +50,16 @@ class Syntax:
         made: dict[int, int] = {}
 
         def visit(node: Node) -> int:
-            known = made.get(id(node))
-            if known is None:
+            number = made.get(id(node))
+            if number is None:
                 below = [visit(child) for child in node.inputs]
                 if isinstance(node, Sink):
-                    known = below[0]
+                    number = below[0]
                 else:
                     form = self._form(node, below)
-                    known = self._numbers.setdefault(form, len(self._numbers))
-                made[id(node)] = known
-            return known
+                    number = self._numbers.setdefault(form, len(self._numbers))
+                made[id(node)] = number
+            return number
 
         visit(plan)
         return made

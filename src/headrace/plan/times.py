@@ -197,9 +197,9 @@ def _graph_times(graph: JoinGraph, grid: Hopping | None) -> Times:
     for index, leaf in enumerate(graph.leaves):
         cell = _in_one_cell(graph, index, grid)
         reaches = [_nearest(graph, other, cell) for other in graph.everything - cell]
-        known = [before for before in reaches if before is not None]
-        if leaf.time and len(known) == len(reaches):
-            times[leaf.time] = lag + max([0, *known])
+        bounded = [before for before in reaches if before is not None]
+        if leaf.time and len(bounded) == len(reaches):
+            times[leaf.time] = lag + max([0, *bounded])
     return times
 
 

@@ -34,10 +34,10 @@ class WindowGraph:
     edges: tuple[Derived, ...]
 
     def __post_init__(self) -> None:
-        known = [edge.window for edge in self.edges]
-        if len(set(known)) != len(known):
+        windows = [edge.window for edge in self.edges]
+        if len(set(windows)) != len(windows):
             raise PlanError("a window of the graph is computed twice")
-        missing = self.asked - set(known)
+        missing = self.asked - set(windows)
         if missing:
             raise PlanError(f"the graph does not compute {_names(missing)}")
         for edge in self.edges:

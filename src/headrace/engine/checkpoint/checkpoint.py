@@ -249,10 +249,10 @@ class Checkpoint:
     def _identify(self) -> str:
         """The identity of the checkpoint, now that it is ours; made where there is none."""
         path = self.path("headrace.json")
-        known = self._identity()
-        identity = known or uuid.uuid4().hex
+        recorded = self._identity()
+        identity = recorded or uuid.uuid4().hex
         text = sealed({"format": FORMAT, "identity": identity})
-        if known is None:
+        if recorded is None:
             self.files.create(path, text)
         elif self.files.read(path) != text:
             # An older version must not take it for one of its own.
@@ -316,10 +316,10 @@ class Checkpoint:
         """Delete what no commit spoke of when this owner began: work of epochs that never ended."""
         if not self._strays:
             return
-        known = {self._entry(path) for path in state.files()}
-        known |= {self._entry(path) for _, path in state.garbage}
+        owned = {self._entry(path) for path in state.files()}
+        owned |= {self._entry(path) for _, path in state.garbage}
         for path in self._strays:
-            if path not in known:
+            if path not in owned:
                 self.files.delete(path)
         self._strays = []
 
