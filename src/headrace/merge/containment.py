@@ -118,8 +118,8 @@ def read_through(
         if given is None:
             return None
         output.append(Named(name, Column(given, kind)))
-    kept = conjunction(residual)
-    rows = wider.plan if kept is None else Filter(wider.plan, kept)
+    predicate = conjunction(residual)
+    rows = wider.plan if predicate is None else Filter(wider.plan, predicate)
     return Project(rows, tuple(output))
 
 

@@ -119,13 +119,13 @@ class Equality:
     def _proved(self, predicate: Predicate, candidates: Iterator[Branch]) -> Branch | None:
         """One of the candidates whose predicate is proved equal."""
         assert self.solver is not None
-        asked = 0
+        proofs_tried = 0
         for other in islice(candidates, MOST_COMPARED):
-            if asked == MOST_CANDIDATES:
+            if proofs_tried == MOST_CANDIDATES:
                 return None
             if self.witnesses.differ(predicate, other.predicate):
                 continue
-            asked += 1
+            proofs_tried += 1
             if self.solver.equal(predicate, other.predicate):
                 return other
         return None

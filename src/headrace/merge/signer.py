@@ -44,17 +44,17 @@ class Signer:
 
     def signatures(self, plan: Node) -> dict[int, Signature]:
         """The signature of every operator of a plan, by the operator's identity."""
-        made: dict[int, Signature] = {}
+        by_node: dict[int, Signature] = {}
 
         def visit(node: Node) -> Signature:
-            signature = made.get(id(node))
+            signature = by_node.get(id(node))
             if signature is None:
                 signature = self.sign(node, [visit(below) for below in node.inputs])
-                made[id(node)] = signature
+                by_node[id(node)] = signature
             return signature
 
         visit(plan)
-        return made
+        return by_node
 
     def of(self, plan: Node) -> Signature:
         return self.signatures(plan)[id(plan)]

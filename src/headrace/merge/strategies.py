@@ -53,11 +53,11 @@ class Matcher:
 
     def keys(self, plan: Node) -> dict[int, int]:
         """The key of each operator, by the operator's identity."""
-        made = {}
+        numbers = {}
         for node in plan.walk():
             self._next += 1
-            made[id(node)] = self._next
-        return made
+            numbers[id(node)] = self._next
+        return numbers
 
     def root(self, plan: Node) -> int:
         """The key of the whole plan, which may be known without the others."""
@@ -87,7 +87,7 @@ class StructuralMatcher(Matcher):
         self._known: dict[frozenset[str], list[tuple[Node, int]]] = {}
 
     def keys(self, plan: Node) -> dict[int, int]:
-        made: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for node in plan.walk():
             graphs = self._known.setdefault(node.streams(), [])
             number = next((key for other, key in graphs if same_structure(node, other)), None)
@@ -95,8 +95,8 @@ class StructuralMatcher(Matcher):
                 self._next += 1
                 number = self._next
                 graphs.append((node, number))
-            made[id(node)] = number
-        return made
+            numbers[id(node)] = number
+        return numbers
 
     def root(self, plan: Node) -> int:
         graphs = self._known.setdefault(plan.streams(), [])
@@ -125,8 +125,8 @@ class MeaningMatcher(Matcher):
         self._by_text: dict[int, int] = {}
 
     def keys(self, plan: Node) -> dict[int, int]:
-        made = self.equality.signer.signatures(plan)
-        return {node: self.equality.key(signature) for node, signature in made.items()}
+        signatures = self.equality.signer.signatures(plan)
+        return {node: self.equality.key(signature) for node, signature in signatures.items()}
 
     def root(self, plan: Node) -> int:
         if self._syntax is None:

@@ -47,10 +47,10 @@ class Syntax:
 
     def keys(self, plan: Node) -> dict[int, int]:
         """A number for every operator of a plan, by the operator's identity."""
-        made: dict[int, int] = {}
+        numbers: dict[int, int] = {}
 
         def visit(node: Node) -> int:
-            number = made.get(id(node))
+            number = numbers.get(id(node))
             if number is None:
                 below = [visit(child) for child in node.inputs]
                 if isinstance(node, Sink):
@@ -58,11 +58,11 @@ class Syntax:
                 else:
                     form = self._form(node, below)
                     number = self._numbers.setdefault(form, len(self._numbers))
-                made[id(node)] = number
+                numbers[id(node)] = number
             return number
 
         visit(plan)
-        return made
+        return numbers
 
 
 def own_fields(node: Node, without: str | None = None) -> tuple[Hashable, ...]:

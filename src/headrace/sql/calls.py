@@ -163,18 +163,18 @@ class CallBinder:
             if name == "window_time" and types[0] != WINDOW:
                 self._mismatch(node, f"window_time() needs a window, not {types[0]}")
             return Call(name, arguments, kind)
-        asked = self.functions(name, types) if self.functions is not None else None
-        if asked is None:
+        spark_function = self.functions(name, types) if self.functions is not None else None
+        if spark_function is None:
             advice = did_you_mean(
                 name,
                 table.known_names(),
                 "use a function of Spark, or compute it before the stream is registered",
             )
             refuse("UNKNOWN_FUNCTION", node, name=name, advice=advice)
-        if not asked.deterministic:
+        if not spark_function.deterministic:
             advice = table.NONDETERMINISTIC["rand"]
             refuse("NONDETERMINISTIC", node, name=f"{name}()", advice=advice)
-        return Call(name, arguments, asked.type)
+        return Call(name, arguments, spark_function.type)
 
     def _aggregate(self, node: exp.Anonymous, name: str, canonical: str) -> Expr:
         if self.no_aggregates is not None:

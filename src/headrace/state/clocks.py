@@ -49,8 +49,8 @@ class Reading:
         return all(later.watermarks.get(c, min(counting) - 1) >= max(counting) for c in again)
 
     def without(self, clocks: Collection[str]) -> Reading:
-        kept = {c: w for c, w in self.watermarks.items() if c not in clocks}
-        return Reading(kept, self.idle.difference(clocks))
+        watermarks = {c: w for c, w in self.watermarks.items() if c not in clocks}
+        return Reading(watermarks, self.idle.difference(clocks))
 
 
 @dataclass
