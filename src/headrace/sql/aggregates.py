@@ -41,7 +41,7 @@ class GroupOutput(Expr):
 
 
 @dataclass
-class Grouping:
+class GroupByClause:
     """What a GROUP BY says, and the aggregates that the other clauses ask for."""
 
     relation: Relation
@@ -117,7 +117,7 @@ def bind_grouping(
     items: list[tuple[exp.Expr, Expr]],
     binder: ExpressionBinder,
     group: exp.Expr,
-) -> Grouping:
+) -> GroupByClause:
     """Sort the bound items of a GROUP BY into keys and the one window."""
     times = event_times(relation.node)
     calls = [(node, expr) for node, expr in items if isinstance(expr, WindowCall)]
@@ -139,11 +139,13 @@ def bind_grouping(
     if isinstance(source, WindowCall):
         check_time(relation, source, node)
         with_time, time = time_column(relation, source.time)
-        return Grouping(with_time, tuple(keys), source, time, source.windows, binder.origins)
+        return GroupByClause(with_time, tuple(keys), source, time, source.windows, binder.origins)
     assert isinstance(source, Column)
     if source.name in relation.nullable:
         refuse("NULLABLE_TIME", node, column=source.name)
-    return Grouping(relation, tuple(keys), source, source, (InheritedWindow(),), binder.origins)
+    return GroupByClause(
+        relation, tuple(keys), source, source, (InheritedWindow(),), binder.origins
+    )
 
 
 def _windows_of_inputs(
@@ -151,7 +153,7 @@ def _windows_of_inputs(
     items: list[tuple[exp.Expr, Expr]],
     calls: list[tuple[exp.Expr, WindowCall]],
     binder: ExpressionBinder,
-) -> Grouping:
+) -> GroupByClause:
     """A window for each stream of a join, all of them up to the watermark."""
     window_of: dict[str, tuple[Column, Window]] = {}
     streams = input_times(relation.node)
@@ -186,7 +188,7 @@ def _windows_of_inputs(
     time, window = trailing[0]
     also = tuple(InputWindow(t, w) for t, w in window_of.values() if t != time)
     source = next(call for call in sources if call.time == time)
-    return Grouping(relation, tuple(keys), source, time, (window,), binder.origins, also)
+    return GroupByClause(relation, tuple(keys), source, time, (window,), binder.origins, also)
 
 
 def _name_of(time: Expr) -> str:
