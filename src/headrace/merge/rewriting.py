@@ -15,9 +15,9 @@ from dataclasses import replace
 from threading import Lock
 from typing import TypeVar
 
+from headrace.merge.containing_operators import ContainingOperators
 from headrace.merge.global_plan import GlobalPlan, SharedOperator
 from headrace.merge.strategies import Matcher, MeaningMatcher, Strategy, make_matcher
-from headrace.merge.wider import WiderOperators
 from headrace.plan.expressions import Column, Named, conjuncts
 from headrace.plan.join_graph import belongs
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Sink
@@ -44,7 +44,7 @@ class Merging:
         self.global_plan = GlobalPlan(strategy, matcher=self._matcher)
         #: What each operator of the global plan runs, and what its columns mean.
         self._plans: dict[int, tuple[Node, Mapping[str, int]]] = {}
-        self._wider = WiderOperators()
+        self._containers = ContainingOperators()
         self._given: dict[str, Sink] = {}
         self._running: dict[str, Sink] = {}
         self._left = 0
@@ -122,7 +122,7 @@ class Merging:
         self._left = 0
         self._matcher = self._made()
         self.global_plan = GlobalPlan(self.strategy, matcher=self._matcher)
-        self._plans, self._wider = {}, WiderOperators()
+        self._plans, self._containers = {}, ContainingOperators()
         for sink in self._running.values():
             self._remember(sink, sink.input)
 
@@ -159,7 +159,7 @@ class Merging:
         if not isinstance(self._matcher, MeaningMatcher):
             return plan
         if isinstance(plan, Join | Aggregate):
-            contained = self._wider.containing(
+            contained = self._containers.containing(
                 plan, self._matcher.equality, self._plan_of, self._pays
             )
             if contained is not None:
@@ -173,7 +173,7 @@ class Merging:
     def _note(self, root: SharedOperator) -> None:
         """Others may be within what runs."""
         if isinstance(self._matcher, MeaningMatcher):
-            self._wider.note(root, self._matcher.equality)
+            self._containers.note(root, self._matcher.equality)
 
     def _plan_of(self, operator: SharedOperator) -> Node:
         return self._plan(operator)[0]
