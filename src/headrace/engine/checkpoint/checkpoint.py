@@ -301,16 +301,16 @@ class Checkpoint:
             grace = self._retained if path.startswith(results) else 0
             return epoch + grace < state.epoch
 
-        kept, held = [], set(state.files())
+        not_yet_due, in_state = [], set(state.files())
         for epoch, path in state.garbage:
-            if path in held:
+            if path in in_state:
                 # Whoever holds it still says so when it needs it no more.
                 continue
             if is_due(epoch, path):
                 self.files.delete(path)
             else:
-                kept.append((epoch, path))
-        state.garbage = kept
+                not_yet_due.append((epoch, path))
+        state.garbage = not_yet_due
 
     def _delete_strays(self, state: Committed) -> None:
         """Delete what no commit spoke of when this owner began: work of epochs that never ended."""
