@@ -16,7 +16,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 # Recipes run `$(JAVA)command`: it finds or installs Java first and names it in JAVA_HOME.
 JAVA = java_home="$$(scripts/ensure-java)" && JAVA_HOME="$$java_home" 
 
-.PHONY: help venv java demo test chaos lint format bench lock clean
+.PHONY: help venv java demo test test-all chaos lint format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -40,8 +40,11 @@ demo: $(STAMP) ## a minute of standing queries on a live stream (ARGS="--seconds
 	@$(JAVA)$(BIN)/headrace demo $(ARGS)
 
 # Two processes: the tests mostly wait for one Spark driver at a time, and each has its own Spark.
-test: $(STAMP) ## the default tests (ARGS="-m slow" for others)
+test: $(STAMP) ## the default tests (ARGS="--seed 7" for other random ones)
 	@$(JAVA)$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+test-all: $(STAMP) ## all tests but those of an hour
+	@$(JAVA)$(BIN)/python -m pytest -n 2 --dist worksteal -m "not hour" $(ARGS)
 
 # It prints the seed; with the same seed, the same rows come and the same things break.
 chaos: $(STAMP) ## kill the engine at random moments, and compare with the oracle (KILLS=50 SEED=7)

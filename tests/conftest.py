@@ -1,4 +1,4 @@
-"""What all tests share: the Spark session, the golden-file switch, data sets outside the repo."""
+"""What all tests share: Spark, seeds, markers, the golden-file switch, data from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.costs import Costs, add_costs_option
+from tests.support.seeds import SeedPlugin, add_seed_option, seeds
 from tests.support.tally import Tallies, tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["tally"]
+__all__ = ["seeds", "tally"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCES = REPOSITORY / "src"
@@ -35,11 +37,34 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 
 
+#: What a test is, by the fixtures that it asks for, itself or through others.
+MARKERS = {
+    "spark": "spark",
+    "spark_processes": "spark",
+    "tally": "random",
+    "seeds": "random",
+    "shared_data": "data",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SeedPlugin(config), "seeds")
     config.pluginmanager.register(Tallies(config), "tallies")
+    config.pluginmanager.register(Costs(config), "costs")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        asked = getattr(item, "fixturenames", ())
+        for marker in {MARKERS[name] for name in asked if name in MARKERS}:
+            item.add_marker(marker)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    add_seed_option(parser)
+    add_costs_option(parser)
     parser.addoption(
         "--update-golden",
         action="store_true",
@@ -81,6 +106,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_processes() -> None:
+    """Asked for by tests that start processes with a Spark of their own."""
+
+
+@pytest.fixture(scope="session")
+def near_spark(spark: SparkSession) -> SparkSession:
+    """The same, but the bucket executor's tasks run in this process: for what tests their results
+    and not how Spark runs them. With ``HEADRACE_TEST_EXECUTOR`` all tasks are Spark's."""
+    from tests.support.in_process import tasks_in_process
+
+    return spark if "HEADRACE_TEST_EXECUTOR" in os.environ else tasks_in_process(spark)
 
 
 @pytest.fixture(scope="session")

@@ -233,7 +233,6 @@ def test_it_loads_no_spark(pipeline: Path) -> None:
     assert done.stderr.split() == ["False"]
 
 
-@pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("old", "new"),
@@ -253,7 +252,6 @@ def test_functions_and_types_that_only_spark_knows(
     assert json.loads(out)["queries"] == 3
 
 
-@pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_columns_that_only_the_data_tells(cli: Run, pipeline: Path) -> None:
     pipeline.write_text(PIPELINE.replace("    schema: auction INT, price INT, ts TIMESTAMP\n", ""))

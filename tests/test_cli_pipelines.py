@@ -24,8 +24,6 @@ from headrace.cli import main
 from headrace.cli.console import err
 from tests.conftest import SOURCES
 
-pytestmark = pytest.mark.spark
-
 Run = Callable[..., tuple[int, str, str]]
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -234,6 +232,7 @@ def test_secrets_are_used_and_never_shown(
         assert "no-such-place" not in out + error
 
 
+@pytest.mark.usefixtures("spark_processes")
 def test_run_as_a_process_of_its_own(pipeline: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     done = subprocess.run(

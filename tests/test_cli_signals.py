@@ -21,7 +21,7 @@ import pytest
 from headrace.cli.run import ABANDONED
 from tests.conftest import QUICK_JAVA, SOURCES
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.usefixtures("spark_processes")
 
 #: One epoch of which takes seconds: some pairs of rows that Spark takes long to compare.
 PIPELINE = f"""\

@@ -30,6 +30,7 @@ LAYERS = (
     ("state", "builder", "pipeline"),
     ("operators",),
     ("compiler",),
+    ("spark_sessions",),
     ("engine", "native"),
     ("registration", "query"),
     ("session",),
@@ -40,7 +41,7 @@ LAYERS = (
     ("__main__",),
 )
 #: Who may import PySpark.
-WITH_SPARK = {"engine", "native", "query", "session", "cli"}
+WITH_SPARK = {"spark_sessions", "engine", "native", "query", "session", "cli"}
 #: What the engine may know of the layer that reads SQL: how expressions are written, and in which
 #: form it answers what Spark knows of a function. Never how a text is read.
 KNOWN_OF_SQL = {

@@ -260,8 +260,8 @@ class _Bench:
                 started = time.perf_counter()
                 searched = best_graph(windows, Coverage.COVERED, costs)
                 seconds.append(time.perf_counter() - started)
-                saved["published"].append(alone / costs.total(published))
-                saved["searched"].append(alone / searched.cost)
+                saved["published"].append(float(alone / costs.total(published)))
+                saved["searched"].append(float(alone / searched.cost))
                 gaps.append(searched.gap)
             for which, ratios in saved.items():
                 found[f"{name} planned cost, none/{which} least"] = min(ratios)

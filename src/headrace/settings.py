@@ -194,6 +194,13 @@ SETTINGS: tuple[Setting, ...] = (
         "How many rows of a step are worth a task of its own in DuckDB.",
     ),
     Setting(
+        "tasks.leastRows",
+        "100000",
+        _count,
+        "Steps in DuckDB that have fewer rows together, in files on local disks, run in the "
+        "driver's process: a Spark job takes longer to begin than they take. 0 turns that off.",
+    ),
+    Setting(
         "tasks.wholeRows",
         "3000000",
         _count,
@@ -464,6 +471,7 @@ class Settings:
     executor: str
     task_buckets: int
     task_rows: int
+    task_least_rows: int
     whole_rows: int
     task_memory: str
     driver_rows: int

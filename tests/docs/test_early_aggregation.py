@@ -81,7 +81,6 @@ def test_the_examples_are_as_the_oracle_says(update_golden: bool) -> None:
     assert said == [[dict(epoch.said) for epoch in example.epochs] for example in EXAMPLES]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"line {example.line}")
 def test_the_engine_agrees(example: Example, spark: SparkSession, tmp_path: Path) -> None:
     from tests.support.engine import run_engine, tiny_executor

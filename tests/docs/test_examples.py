@@ -39,7 +39,6 @@ def test_the_picture_is_that_of_the_example() -> None:
     assert document("pictures/plans.svg").exists()
 
 
-@pytest.mark.spark
 def test_quickstart(
     spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str], update_golden: bool
 ) -> None:
@@ -55,7 +54,6 @@ def test_quickstart(
     check_parts(README, {"quickstart": f"```text\n{table}\n```\n"}, update_golden)
 
 
-@pytest.mark.spark
 def test_pipeline(spark: SparkSession, copied: Path, update_golden: bool) -> None:
     from headrace.cli.assemble import assemble
     from headrace.cli.run import start_engine, start_sinks

@@ -161,7 +161,6 @@ def test_the_command_prints_what_is_shown(
     check_parts(MERGING, {"merge": f"```text\n{shown}```\n"}, update_golden)
 
 
-@pytest.mark.spark
 def test_a_engine_explains_its_queries_before_and_while_it_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:

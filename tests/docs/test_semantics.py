@@ -73,13 +73,11 @@ def test_the_oracle_agrees(example: Example) -> None:
     assert [_watermarks(m) for m in known] == [e.said["watermark"] for e in example.epochs]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("example", ABOUT_LATENESS, ids=_name)
 def test_the_engine_agrees(example: Example, spark: SparkSession, tmp_path: Path) -> None:
     assert _through_engine(example, spark, tmp_path) == _said_in(example)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("example", JOINING, ids=_name)
 def test_a_query_joins_a_running_engine(
     example: Example, spark: SparkSession, tmp_path: Path
@@ -88,7 +86,6 @@ def test_a_query_joins_a_running_engine(
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_all_examples(spark: SparkSession, tmp_path: Path, update_golden: bool) -> None:
     found: list[Said] = []
     for number, example in enumerate(EXAMPLES):

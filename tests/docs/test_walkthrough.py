@@ -21,7 +21,6 @@ DOCUMENTS = sorted(WALKTHROUGH.parent.glob("*.md"))
 CODE = {path: path.read_text(encoding="utf-8") for path in (SOURCES / "headrace").rglob("*.py")}
 
 
-@pytest.mark.spark
 def test_a_run_repeats_it(spark: SparkSession, tmp_path: Path, update_golden: bool) -> None:
     from headrace.sql import plan_query
     from tests.docs import walk

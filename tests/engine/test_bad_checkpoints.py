@@ -27,8 +27,6 @@ from tests.support.script import (
     span,
 )
 
-pytestmark = pytest.mark.spark
-
 BIDS = Stream("bids", "k string, v bigint, ts timestamp")
 COUNT = "SELECT k, window, COUNT(*) AS n FROM bids GROUP BY k, window(ts, '10 seconds')"
 

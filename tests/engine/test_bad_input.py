@@ -11,8 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace import Headrace
 from tests.support.script import check_error, refused
 
-pytestmark = pytest.mark.spark
-
 COLUMNS = "k string, v bigint, d date, other timestamp, local timestamp_ntz, ts timestamp"
 WINDOW = "SELECT window, COUNT(*) AS n FROM bids GROUP BY window(ts, {})"
 

@@ -25,9 +25,10 @@ from pyspark.sql import SparkSession
 from tests.support.beside_others import Stage, judge, shrunk
 from tests.support.in_process import in_process_session
 from tests.support.query_sets import random_set
+from tests.support.seeds import Seeds
 from tests.support.tally import Tally
 
-SETS, PER_TEST = 64, 8
+SETS, PER_TEST = 48, 4
 SPARK_SETS = 3
 #: Seconds in which a failure is made smaller.
 SHRINKING = 20.0
@@ -44,10 +45,10 @@ def on_spark(spark: SparkSession) -> Stage:
     return Stage(spark, ("buckets", "spark"))
 
 
-def check(seeds: Iterable[int], stage: Stage, tally: Tally, spark: bool = False) -> None:
+def check(chosen: Iterable[int], stage: Stage, tally: Tally, spark: bool = False) -> None:
     """Run some sets; all of those that fail are named, and the first is made small."""
     failed: dict[int, str] = {}
-    for seed in seeds:
+    for seed in chosen:
         queries = random_set(seed, spark)
         # To run each query alone takes longer than the set does, and the oracle says the same.
         verdict = judge(queries, stage, alone=seed % 16 == 0)
@@ -63,20 +64,17 @@ def check(seeds: Iterable[int], stage: Stage, tally: Tally, spark: bool = False)
         pytest.fail("\n".join(lines), pytrace=False)
 
 
-@pytest.mark.random
 @pytest.mark.parametrize("first", range(0, SETS, PER_TEST))
-def test_sets_of_queries(first: int, in_process: Stage, tally: Tally) -> None:
-    check(range(first, first + PER_TEST), in_process, tally)
+def test_sets_of_queries(first: int, seeds: Seeds, in_process: Stage, tally: Tally) -> None:
+    check(seeds.some(first, PER_TEST), in_process, tally)
 
 
-@pytest.mark.random
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "first",
     [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(SPARK_SETS, 48, SPARK_SETS))],
 )
-def test_sets_of_queries_on_spark(first: int, on_spark: Stage, tally: Tally) -> None:
-    check(range(first, first + SPARK_SETS), on_spark, tally, spark=True)
+def test_sets_of_queries_on_spark(first: int, seeds: Seeds, on_spark: Stage, tally: Tally) -> None:
+    check(seeds.some(first, SPARK_SETS), on_spark, tally, spark=True)
 
 
 @pytest.mark.hour
@@ -85,13 +83,13 @@ def test_an_hour_of_sets(in_process: Stage, tally: Tally) -> None:
     seed = random.SystemRandom().randrange(10**9)
     print(f"seeds from {seed}")
 
-    def seeds() -> Iterator[int]:
+    def following() -> Iterator[int]:
         for number in itertools.count(seed):
             if time.monotonic() > end:
                 return
             yield number
 
-    check(seeds(), in_process, tally)
+    check(following(), in_process, tally)
 
 
 def main(arguments: list[str]) -> None:

@@ -20,8 +20,6 @@ from headrace.engine.execution.spark_errors import one_line
 from headrace.engine.execution.spark_executor import _write_file
 from tests.support.script import check_error, refused
 
-pytestmark = pytest.mark.spark
-
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 

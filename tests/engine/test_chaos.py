@@ -23,7 +23,6 @@ SHORT = (
 )
 
 
-@pytest.mark.spark
 @pytest.mark.crash
 def test_killed_while_much_is_broken(tmp_path: Path, host: Host) -> None:
     tallies = run(tmp_path / "chaos", 7, SHORT, environment=host.environment, zeros=(1, 0))
@@ -35,9 +34,9 @@ def test_killed_while_much_is_broken(tmp_path: Path, host: Host) -> None:
     assert tallies.rows > 200
 
 
-@pytest.mark.spark
 @pytest.mark.crash
 @pytest.mark.slow
+@pytest.mark.usefixtures("spark_processes")
 def test_killed_at_random(tmp_path: Path) -> None:
     tallies = run(tmp_path / "chaos", 20240101, kills=50)
     assert tallies.kills == 50

@@ -255,9 +255,8 @@ def test_nothing_is_lost_and_nothing_waits(name: str) -> None:
     assert rows > 3
 
 
-@pytest.mark.spark
 @pytest.mark.random
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_engine_and_oracle_agree_in_each_epoch(
     seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ from tests.support.compare import arrow_rows, assert_same_rows
 from tests.support.oracle import run_epochs
 from tests.support.script import Stream, at, read_epoch, span
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash]
+pytestmark = pytest.mark.crash
 
 #: The files of the streams, one of each stream in an epoch. Every epoch completes pairs, every one
 #: but the first closes windows and has rows that are late.
@@ -49,6 +49,15 @@ BEFORE = [
     "intent.after:1",
     *(f"state.after:{i}" for i in range(1, STORES + 1)),
     *(f"sink.after:{i}" for i in range(1, SINKS + 1)),
+    "commit.before:1",
+    "flush.after:1",
+]
+#: One of each kind, for the default run; as many as there are places after the commit.
+SOME_BEFORE = [
+    "intent.before:1",
+    "intent.after:1",
+    "state.after:3",
+    "sink.after:2",
     "commit.before:1",
     "flush.after:1",
 ]
@@ -79,7 +88,7 @@ class Host:
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def host(tmp_path_factory: pytest.TempPathFactory, spark_processes: None) -> Iterator[Host]:
     folder = tmp_path_factory.mktemp("host")
     with open(folder / "errors", "w") as errors:
         process = subprocess.Popen(
@@ -106,11 +115,14 @@ def test_every_epoch_has_something_to_lose() -> None:
         assert all(expected[name][1:]), name
 
 
-def test_killed_again_and_again(tmp_path: Path, host: Host) -> None:
+@pytest.mark.parametrize(
+    "places", [SOME_BEFORE, pytest.param(BEFORE, marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_killed_again_and_again(places: list[str], tmp_path: Path, host: Host) -> None:
     """Each epoch is begun by a process that dies before its commit, at another place each time,
     and done again by one that dies after it."""
-    write_streams(tmp_path, len(BEFORE) + 2)
-    for number, before in enumerate(BEFORE):
+    write_streams(tmp_path, len(places) + 2)
+    for number, before in enumerate(places):
         kill(tmp_path, before, host.environment)
         assert last_commit(tmp_path) == number, before
         after, noted = AFTER[number % len(AFTER)]
@@ -120,7 +132,7 @@ def test_killed_again_and_again(tmp_path: Path, host: Host) -> None:
             note_as_done(tmp_path, noted, number)
         check(tmp_path, number, f"killed at {before} and {after}")
     host.finish(tmp_path)
-    check_whole(tmp_path, len(BEFORE) + 2)
+    check_whole(tmp_path, len(places) + 2)
 
 
 def test_killed_with_its_jvm(tmp_path: Path, host: Host) -> None:
@@ -165,6 +177,7 @@ def test_killed_once(place: str, epoch: int, tmp_path: Path, host: Host) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("spark_processes")
 @pytest.mark.parametrize("place", [*BEFORE, *(place for place, noted in AFTER if noted is None)])
 def test_killed_and_restarted_with_jvms_of_their_own(place: str, tmp_path: Path) -> None:
     """Nothing at all of the killed process is left for the next."""

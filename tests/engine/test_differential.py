@@ -3,9 +3,12 @@
 A group is a set of streams with late, duplicate, NULL, empty and skewed input, and some random
 queries of any form that run over them together, sharing what state they can. The engine forgets
 everything but its checkpoint in the middle of each run and merges its files early, so recovery and
-compaction are always part of what is tested. A failure prints the seed of its group, and
-``python -m tests.engine.test_differential SEED`` runs that group alone (``idleSEED`` the one with
-streams that are idle at times).
+compaction are always part of what is tested.
+
+Most groups hold queries that tasks can run, and run them in this process, which takes a sixth of
+the time; the others hold any query, and go on with the other executor after the restart. A failure
+prints the seed of its group, and ``python -m tests.engine.test_differential SEED`` runs that group
+alone (``tasks SEED`` one of tasks, ``idle SEED`` one with streams that are idle at times).
 """
 
 from __future__ import annotations
@@ -14,9 +17,9 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from pyspark.sql import SparkSession
@@ -29,19 +32,26 @@ from tests.support.engine import (
     ALL_WINDOW_PLANS,
     FORCED_EXECUTOR,
     run_engine,
+    task_executor,
     tiny_executor,
 )
+from tests.support.in_tasks import fitting
 from tests.support.queries import WEIGHTS, Case, productive, random_case, random_query
+from tests.support.seeds import Seeds
 from tests.support.streams import dense_habits, random_epochs, with_idle_streams
 from tests.support.tally import Tally
 
-GROUPS, QUERIES = 60, 5  # 300 pairs of a query and its streams
-PER_TEST = 4
+QUERIES = 5
+#: Groups of tasks, and those on Spark: first those of the default run.
+TASK_GROUPS, PER_TEST = 36, 6
+SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 6, 54, 3
 EPOCHS = 3
 #: Forms that need luck to put out rows come more often than in the generator's own weights.
 MIX = {**WEIGHTS, "session_join": 2, "three_way_join": 2, "join_window": 3}
 #: These have tests of their own, with streams of many more rows.
 MIX |= {"aggregation_join": 0, "moving_join": 0}
+#: Tables are Spark's.
+NO_TABLES = MIX | {"table_join": 0, "table_join_window": 0}
 #: Forms in which one stream can hold another back, over streams that are idle at times.
 SEVERAL = dict.fromkeys(WEIGHTS, 0.0) | {
     "union_window": 3,
@@ -56,31 +66,42 @@ IDLE_EPOCHS = 6
 #: Groups in which it makes a difference to many queries that streams are idle.
 IDLE_SEEDS = range(13, 16)
 
-
 Pair = tuple[Executor, Executor]
 
 
-@pytest.fixture(scope="module")
-def executors(spark: SparkSession) -> list[Pair]:
-    """Two pairs, since the steps of tiny inputs are single tasks and the machine has two cores.
-
-    A group begins on the first executor of a pair and goes on, after a restart, on the second: the
-    state that one of them wrote must be good for the other.
-    """
+def pair_on(spark: SparkSession) -> Pair:
+    """A group begins on the first of these and goes on, after a restart, on the second: the state
+    that one of them wrote must be good for the other."""
     chosen = {"auto": ("buckets", "spark")}.get(FORCED_EXECUTOR, (FORCED_EXECUTOR,) * 2)
-    pair = tuple(tiny_executor(spark, executor=name) for name in chosen)
-    other = tuple(tiny_executor(spark, executor=name) for name in reversed(chosen))
-    return [pair, other]  # type: ignore[list-item]
+    one, other = (tiny_executor(spark, executor=name) for name in chosen)
+    return one, other
 
 
-def group_of(seed: int, mix: Mapping[str, float] = MIX) -> list[Case]:
-    """Several queries over the same streams and rows."""
+@pytest.fixture(scope="module")
+def on_spark(spark: SparkSession) -> Pair:
+    return pair_on(spark)
+
+
+def pair_of_tasks() -> Pair:
+    return (task_executor(),) * 2
+
+
+def group_of(seed: int, mix: Mapping[str, float] = MIX, fits: bool = False) -> list[Case]:
+    """Several queries over the same streams and rows; with ``fits`` such as tasks can run."""
     case = random_case(seed, mix)
     # The last epoch, whichever it is, leaps ahead and closes most of what is open.
     first = replace(case, epochs=[*case.epochs[: EPOCHS - 1], case.epochs[-1]])
     more = random.Random(f"group {seed}")
     others = [replace(first, query=random_query(more, mix)) for _ in range(QUERIES - 1)]
-    return [productive(case, more) for case in (first, *others)]
+    if not fits:
+        return [productive(case, more) for case in (first, *others)]
+    return [
+        productive(case, more, lambda one: fitting(one, more, mix)) for case in (first, *others)
+    ]
+
+
+def group_of_tasks(seed: int) -> list[Case]:
+    return group_of(seed, NO_TABLES, fits=True)
 
 
 def idle_group_of(seed: int) -> list[Case]:
@@ -94,27 +115,29 @@ def idle_group_of(seed: int) -> list[Case]:
 
 
 def policies_of(seed: int) -> tuple[PlannerPolicy, ...]:
-    """What is asked of the planner; every second group computes what several queries read once,
-    however few rows it is."""
+    """What is asked of the planner: every third group changes its mind about windows between the
+    epochs, and every second one computes what several queries read once, however few rows it is."""
     policies = ALL_WINDOW_PLANS if seed % 3 == 1 else (PlannerPolicy(),)
     return tuple(replace(p, rows_per_job=0) for p in policies) if seed % 2 else policies
 
 
-def check(seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Case]]) -> Tally:
+def check(
+    seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Case]] = group_of
+) -> Tally:
     """Run one group; what it tried."""
     cases = {f"q{number}": case for number, case in enumerate(of(seed))}
     some = cases["q0"]
     run = run_engine(
-        executors[0],
+        # Half of the groups begin with the one, half with the other.
+        executors[seed // 2 % 2],
         {name: (case.plan, case.query.mode) for name, case in cases.items()},
         some.catalog,
         some.epochs,
         some.tables,
         folder,
         restart_after=frozenset({len(some.epochs) // 2}),
-        # Every third group changes its mind about windows between the epochs.
         plans=policies_of(seed),
-        then=executors[1],
+        then=executors[1 - seed // 2 % 2],
         idle=some.idle,
     )
     tally = Tally(sets=1)
@@ -127,44 +150,49 @@ def check(seed: int, executors: Pair, folder: Path, of: Callable[[int], list[Cas
     return tally
 
 
-@pytest.mark.random
-@pytest.mark.parametrize("first", range(0, GROUPS, PER_TEST))
-def test_random_queries(first: int, executors: list[Pair], tmp_path: Path, tally: Tally) -> None:
-    check_some(range(first, first + PER_TEST), executors, tmp_path, group_of, tally)
-
-
-@pytest.mark.random
-def test_random_queries_over_idle_streams(
-    executors: list[Pair], tmp_path: Path, tally: Tally
-) -> None:
-    check_some(IDLE_SEEDS, executors, tmp_path, idle_group_of, tally)
-
-
 def check_some(
-    seeds: range,
-    executors: list[Pair],
-    tmp_path: Path,
-    of: Callable[[int], list[Case]],
-    tally: Tally,
+    chosen: range, executors: Pair, folder: Path, of: Callable[[int], list[Case]], tally: Tally
 ) -> None:
-    def share(number: int) -> list[Tally]:
-        mine = seeds[number :: len(executors)]
-        return [check(seed, executors[number], tmp_path / f"group{seed}", of) for seed in mine]
+    for seed in chosen:
+        tally.include(check(seed, executors, folder / f"group{seed}", of))
 
-    with ThreadPoolExecutor(len(executors)) as pool:
-        for done in [pool.submit(share, number) for number in range(len(executors))]:
-            for tried in done.result():
-                tally.include(tried)
+
+@pytest.mark.parametrize("first", range(0, TASK_GROUPS, PER_TEST))
+def test_random_queries_of_tasks(first: int, seeds: Seeds, tmp_path: Path, tally: Tally) -> None:
+    some = seeds.some(first, PER_TEST)
+    check_some(some, pair_of_tasks(), tmp_path, group_of_tasks, tally)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(n, marks=[] if n < SPARK_GROUPS else pytest.mark.slow)
+        for n in range(0, SPARK_GROUPS + MORE_SPARK_GROUPS, PER_SPARK_TEST)
+    ],
+)
+def test_random_queries(
+    first: int, seeds: Seeds, on_spark: Pair, tmp_path: Path, tally: Tally
+) -> None:
+    check_some(seeds.some(first, PER_SPARK_TEST), on_spark, tmp_path, group_of, tally)
+
+
+@pytest.mark.parametrize(
+    "seed", [IDLE_SEEDS[0], *(pytest.param(n, marks=pytest.mark.slow) for n in IDLE_SEEDS[1:])]
+)
+def test_random_queries_over_idle_streams(
+    seed: int, on_spark: Pair, tmp_path: Path, tally: Tally
+) -> None:
+    check_some(range(seed, seed + 1), on_spark, tmp_path, idle_group_of, tally)
 
 
 @pytest.mark.hour
-def test_an_hour_of_random_queries(executors: list[Pair], tmp_path: Path, tally: Tally) -> None:
+def test_an_hour_of_random_queries(on_spark: Pair, tmp_path: Path, tally: Tally) -> None:
     end = time.monotonic() + 3_600
     seed = random.SystemRandom().randrange(10**9)
     print(f"seeds from {seed}")
     while time.monotonic() < end:
         of = idle_group_of if seed % 3 == 0 else group_of
-        tally.include(check(seed, executors[0], tmp_path / f"group{seed}", of))
+        tally.include(check(seed, on_spark, tmp_path / f"group{seed}", of))
         seed += 1
 
 
@@ -174,18 +202,21 @@ def test_idle_streams_make_a_difference() -> None:
     assert changed >= len(cases) * 0.4
 
 
-if __name__ == "__main__":
-    import tempfile
+KINDS = {"": group_of, "tasks": group_of_tasks, "idle": idle_group_of}
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    for argument in sys.argv[1:]:
-        with tempfile.TemporaryDirectory() as place:
-            pair = (tiny_executor(session),) * 2
-            of = idle_group_of if argument.startswith("idle") else group_of
-            seed = int(argument.removeprefix("idle"))
-            print(f"{check(seed, pair, Path(place) / 'group', of)}, all right")
+
+def main(arguments: list[str]) -> None:
+    """Run groups again."""
+    kind = "".join(argument for argument in arguments if argument in KINDS)
+    pair = pair_of_tasks()
+    if kind != "tasks":
+        session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        session = session.config("spark.sql.session.timeZone", "UTC")
+        pair = pair_on(session.getOrCreate())
+    for seed in (int(argument) for argument in arguments if argument not in KINDS):
+        with TemporaryDirectory() as place:
+            print(f"{check(seed, pair, Path(place) / 'group', KINDS[kind])}, all right")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

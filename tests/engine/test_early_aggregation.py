@@ -3,9 +3,11 @@
 All 2^m plans of a query, the one that chooses for itself and the one that aggregates late run as
 queries of one engine, over streams with late, duplicate, NULL, empty and skewed input, and are
 compared with the oracle epoch by epoch. The engine forgets everything but its checkpoint in the
-middle, goes on with the other executor, and merges its files early.
+middle, and merges its files early.
 
-``python -m tests.engine.test_early_aggregation SEED`` runs one of them.
+Most groups hold queries that tasks can run, and run them in this process; the others hold any
+query, and some of these go on with Spark's operators. ``python -m
+tests.engine.test_early_aggregation SEED`` runs a group again, ``tasks SEED`` one of tasks.
 """
 
 from __future__ import annotations
@@ -14,10 +16,9 @@ import datetime
 import math
 import random
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from pyspark.sql import SparkSession
@@ -33,15 +34,22 @@ from headrace.plan.nodes import Aggregate, Node, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Schema
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import FORCED_EXECUTOR, run_engine, tiny_executor
+from tests.support.engine import FORCED_EXECUTOR, run_engine, task_executor, tiny_executor
+from tests.support.in_process import in_process_session
+from tests.support.in_tasks import fitting
 from tests.support.oracle import run_epochs
 from tests.support.queries import Case, productive, random_case, random_query
+from tests.support.seeds import Seeds
 from tests.support.streams import dense_habits, random_epochs
 from tests.support.tally import Tally
 
-QUERIES, PER_TEST, TOGETHER = 208, 16, 4
-#: Every so many-th group is cut into parts, and goes on with Spark's operators after its restart;
-#: the others stay whole and with tasks, which is much faster with so many small queries.
+#: So many queries in a group, which has several plans of each.
+TOGETHER = 4
+#: Groups of tasks, and those on Spark: first those of the default run.
+TASK_GROUPS, PER_TEST = 16, 4
+SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 2, 48, 2
+#: Every so many-th group is cut into parts, and one on Spark goes on with its operators after the
+#: restart; the others stay whole and with tasks, which is much faster with so many small queries.
 CHANGES_EXECUTOR = 4
 EPOCHS = 3
 FORM = {"aggregation_join": 2.0, "moving_join": 1.0}
@@ -49,8 +57,8 @@ FORM = {"aggregation_join": 2.0, "moving_join": 1.0}
 Executors = tuple[Executor, Executor, Executor]
 
 
-def cases_of(seed: int) -> list[Case]:
-    """Some queries over the same streams and rows."""
+def cases_of(seed: int, fits: bool = False) -> list[Case]:
+    """Some queries over the same streams and rows; with ``fits`` such as tasks can run."""
     case = random_case(seed, FORM)
     more = random.Random(f"early {seed}")
     sources = [node for node in case.catalog.values() if isinstance(node, Source)]
@@ -59,7 +67,11 @@ def cases_of(seed: int) -> list[Case]:
     rows = random_epochs(more, sources, EPOCHS, dense_habits)
     first = replace(case, catalog=catalog, epochs=rows)
     others = [replace(first, query=random_query(more, FORM)) for _ in range(TOGETHER - 1)]
-    return [productive(case, more) for case in (first, *others)]
+    if not fits:
+        return [productive(case, more) for case in (first, *others)]
+    return [
+        productive(case, more, lambda one: fitting(one, more, FORM)) for case in (first, *others)
+    ]
 
 
 def shape_of(plan: Node) -> AggregationJoin | None:
@@ -93,9 +105,9 @@ def _forced(node: Node, names: str) -> Node:
     return replace(node, early=names) if isinstance(node, Aggregate) and node.early else node
 
 
-def check(seed: int, executors: Executors, folder: Path) -> Tally:
+def check(seed: int, executors: Executors, folder: Path, fits: bool = False) -> Tally:
     """Run the queries of one seed, by every plan; what was tried."""
-    cases = cases_of(seed)
+    cases = cases_of(seed, fits)
     queries: dict[str, tuple[Node, OutputMode]] = {}
     for number, case in enumerate(cases):
         for count, plan in enumerate(all_plans(case.plan).values()):
@@ -126,30 +138,50 @@ def check(seed: int, executors: Executors, folder: Path) -> Tally:
 
 
 @pytest.fixture(scope="module")
-def executors(spark: SparkSession) -> list[Executors]:
+def on_spark(spark: SparkSession) -> Executors:
+    return executors_on(spark)
+
+
+def executors_on(spark: SparkSession) -> Executors:
+    """One that cuts everything, one to go on with, and one that cuts nothing."""
     chosen = {"auto": ("buckets", "spark")}.get(FORCED_EXECUTOR, (FORCED_EXECUTOR,) * 2)
-    return [three_executors(spark, chosen) for _ in range(2)]
+    return three_executors(spark, chosen)
+
+
+def executors_of_tasks() -> Executors:
+    return three_executors(in_process_session(), ("buckets", "buckets"))
 
 
 def three_executors(spark: SparkSession, chosen: tuple[str, str]) -> Executors:
-    """One that cuts everything, one to go on with, and one that cuts nothing."""
     whole = tiny_executor(spark, executor=chosen[0], **{"tasks.rows": "50000"})
     return (*(tiny_executor(spark, executor=name) for name in chosen), whole)
 
 
-@pytest.mark.random
-@pytest.mark.parametrize("first", range(0, QUERIES // TOGETHER, PER_TEST // TOGETHER))
-def test_all_plans_agree(
-    first: int, executors: list[Executors], tmp_path: Path, tally: Tally
-) -> None:
-    def share(number: int) -> list[Tally]:
-        seeds = range(first + number, first + PER_TEST // TOGETHER, len(executors))
-        return [check(seed, executors[number], tmp_path / f"group{seed}") for seed in seeds]
+@pytest.fixture
+def executor() -> Executor:
+    """For what tasks can run."""
+    return task_executor()
 
-    with ThreadPoolExecutor(len(executors)) as pool:
-        for done in [pool.submit(share, number) for number in range(len(executors))]:
-            for tried in done.result():
-                tally.include(tried)
+
+@pytest.mark.parametrize("first", range(0, TASK_GROUPS, PER_TEST))
+def test_all_plans_agree_in_tasks(first: int, seeds: Seeds, tmp_path: Path, tally: Tally) -> None:
+    for seed in seeds.some(first, PER_TEST):
+        found = check(seed, executors_of_tasks(), tmp_path / f"group{seed}", fits=True)
+        tally.include(found)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(n, marks=[] if n < SPARK_GROUPS else pytest.mark.slow)
+        for n in range(0, SPARK_GROUPS + MORE_SPARK_GROUPS, PER_SPARK_TEST)
+    ],
+)
+def test_all_plans_agree(
+    first: int, seeds: Seeds, on_spark: Executors, tmp_path: Path, tally: Tally
+) -> None:
+    for seed in seeds.some(first, PER_SPARK_TEST):
+        tally.include(check(seed, on_spark, tmp_path / f"group{seed}"))
 
 
 def test_most_queries_have_plans_to_compare() -> None:
@@ -159,7 +191,7 @@ def test_most_queries_have_plans_to_compare() -> None:
 
 
 def test_the_choice_may_change_in_every_epoch(
-    executors: list[Executors], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    on_spark: Executors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another subset of the inputs in each epoch, and the oracle's rows all the same."""
     taken: set[tuple[int, frozenset[int]]] = set()
@@ -170,20 +202,18 @@ def test_the_choice_may_change_in_every_epoch(
         taken.add((epoch, chosen))
         return chosen
 
-    monkeypatch.setattr("headrace.operators.sets.early_choice.choose", another)
+    monkeypatch.setattr("headrace.planner.early_aggregation.choose_early_inputs", another)
     for seed in (1, 2, 16, 23):
         for case in cases_of(seed)[:2]:
             plans = {"auto": (optimize(case.plan).plan, case.query.mode)}
             folder = tmp_path / f"{seed}-{case.query.sql.__hash__()}"
-            run = run_engine(executors[0][0], plans, case.catalog, case.epochs, case.tables, folder)
+            run = run_engine(on_spark[0], plans, case.catalog, case.epochs, case.tables, folder)
             for actual, wanted in zip(run.rows["auto"], case.expected(), strict=True):
                 assert_same_rows(actual, wanted, context=str(case))
     assert len({chosen for _, chosen in taken}) > 2
 
 
-def test_groups_as_many_as_rows_are_not_worth_it(
-    executors: list[Executors], tmp_path: Path
-) -> None:
+def test_groups_as_many_as_rows_are_not_worth_it(executor: Executor, tmp_path: Path) -> None:
     """All inputs are aggregated early until the rows have shown that this saves nothing."""
     catalog = sources(k="bigint", v="bigint", ts="timestamp")
     sql = (
@@ -198,9 +228,7 @@ def test_groups_as_many_as_rows_are_not_worth_it(
         return [{"k": n % 150, "v": n, "ts": at(n / 10)} for n in numbers]
 
     epochs = [{"a": rows(epoch), "b": rows(epoch)} for epoch in range(4)]
-    run = run_engine(
-        executors[0][2], {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path
-    )
+    run = run_engine(executor, {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path)
     changes = [change for report in run.reports for change in report.changes]
     assert ["early aggregation of nothing (was a, b" in change for change in changes] == [True]
     for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
@@ -220,7 +248,7 @@ def at(second: float) -> datetime.datetime:
 
 
 def test_extremes_are_computed_again_only_when_they_leave(
-    executors: list[Executors], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Definition 4: a row that leaves is no reason to look again unless it was the least."""
     again: list[int] = []
@@ -248,18 +276,14 @@ def test_extremes_are_computed_again_only_when_they_leave(
         {"a": [row(v, s) for v, s in some], "b": [row(0, 0), row(0, some[-1][1])]}
         for some in values
     ]
-    run = run_engine(
-        executors[0][0], {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path
-    )
+    run = run_engine(executor, {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path)
     assert [[r[1] for r in rows] for rows in run.rows["q"]] == [[2], [2], [2], [5]]
     assert again == [4]
     for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
         assert_same_rows(actual, wanted)
 
 
-def test_a_group_that_was_empty_forgets_its_extremes(
-    executors: list[Executors], tmp_path: Path
-) -> None:
+def test_a_group_that_was_empty_forgets_its_extremes(executor: Executor, tmp_path: Path) -> None:
     catalog = sources(k="bigint", v="bigint", ts="timestamp")
     sql = (
         "SELECT a.k, window, min(a.v) AS least, max(a.v) AS most FROM a JOIN b ON a.k = b.k "
@@ -275,15 +299,13 @@ def test_a_group_that_was_empty_forgets_its_extremes(
         }
         for some in values
     ]
-    run = run_engine(
-        executors[0][0], {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path
-    )
+    run = run_engine(executor, {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path)
     for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
         assert_same_rows(actual, wanted)
     assert [(r[0], *r[2:]) for r in run.rows["q"][-1] if r[0] == 1] == [(1, 4, 4)]
 
 
-def test_infinity_leaves_a_trailing_sum(executors: list[Executors], tmp_path: Path) -> None:
+def test_infinity_leaves_a_trailing_sum(executor: Executor, tmp_path: Path) -> None:
     catalog = sources(k="bigint", v="double", ts="timestamp")
     sql = (
         "SELECT window, sum(a.v) AS total FROM a JOIN b ON a.k = b.k "
@@ -298,9 +320,7 @@ def test_infinity_leaves_a_trailing_sum(executors: list[Executors], tmp_path: Pa
         }
         for some in values
     ]
-    run = run_engine(
-        executors[0][0], {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path
-    )
+    run = run_engine(executor, {"q": (plan, OutputMode.APPEND)}, catalog, epochs, {}, tmp_path)
     for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
         assert_same_rows(actual, wanted)
     totals = [r[1] for rows in run.rows["q"] for r in rows]
@@ -309,7 +329,7 @@ def test_infinity_leaves_a_trailing_sum(executors: list[Executors], tmp_path: Pa
 
 
 def test_the_set_of_a_table_is_computed_once_in_a_run(
-    executors: list[Executors], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    on_spark: Executors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[int] = []
     compute = TableSet._forget
@@ -329,7 +349,7 @@ def test_the_set_of_a_table_is_computed_once_in_a_run(
     tables = {"items": [{"k": 1, "label": "x"}, {"k": 1, "label": "y"}, {"k": 2, "label": "x"}]}
     epochs = [{"a": [{"k": n % 3, "v": n, "ts": at(4 * n)}]} for n in range(5)]
     run = run_engine(
-        executors[0][0],
+        on_spark[0],
         {"q": (plan, OutputMode.APPEND)},
         catalog,
         epochs,
@@ -342,18 +362,20 @@ def test_the_set_of_a_table_is_computed_once_in_a_run(
         assert_same_rows(actual, wanted)
 
 
-if __name__ == "__main__":
-    import tempfile
+def main(arguments: list[str]) -> None:
+    """Run groups again."""
+    fits = "tasks" in arguments
+    if fits:
+        three = executors_of_tasks()
+    else:
+        session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        session = session.config("spark.sql.session.timeZone", "UTC")
+        three = executors_on(session.getOrCreate())
+    for argument in arguments:
+        if argument != "tasks":
+            with TemporaryDirectory() as place:
+                print(argument, check(int(argument), three, Path(place) / "group", fits))
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    three = three_executors(session, ("buckets", sys.argv.pop()))
-    for argument in sys.argv[1:]:
-        with tempfile.TemporaryDirectory() as place:
-            begun = time.monotonic()
-            found = check(int(argument), three, Path(place) / "group")
-            print(argument, found, f"{time.monotonic() - begun:.1f} s")
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -29,8 +29,6 @@ from tests.support.script import (
     span,
 )
 
-pytestmark = pytest.mark.spark
-
 BIDS = Stream("bids", "k string, v bigint, ts timestamp")
 ASKS = Stream("asks", "k string, p bigint, ts timestamp")
 ROWS = "SELECT k, v FROM bids"

@@ -37,8 +37,6 @@ from tests.support.script import (
 )
 from tests.support.stage import read_epochs
 
-pytestmark = pytest.mark.spark
-
 BIDS = Stream("bids", "k string, v bigint, ts timestamp")
 COUNT = "SELECT k, window, COUNT(*) AS n FROM bids GROUP BY k, window(ts, '10 seconds')"
 

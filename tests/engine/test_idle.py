@@ -42,8 +42,6 @@ from tests.support.script import (
     span,
 )
 
-pytestmark = pytest.mark.spark
-
 LEFT = Stream("l", "k string, ts timestamp")
 RIGHT = Stream("r", "k string, ts timestamp", idle="1 second")
 

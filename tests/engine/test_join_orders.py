@@ -22,9 +22,10 @@ from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
 from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import run_engine, tiny_executor
+from tests.support.engine import run_engine, task_executor, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.oracle_batch import run_batch
+from tests.support.seeds import Seeds
 from tests.support.streams import (
     Epochs,
     Habits,
@@ -35,8 +36,6 @@ from tests.support.streams import (
     whole,
 )
 from tests.support.tally import Tally
-
-pytestmark = pytest.mark.spark
 
 BEGIN = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.UTC)
 COLUMNS = Schema.of((("k", BIGINT), ("v", BIGINT), ("ts", TIMESTAMP)))
@@ -49,7 +48,12 @@ PASSES = tuple(PlannerPolicy(join_passes=p) for p in ("whole", "terms", "auto"))
 
 
 @pytest.fixture(scope="module")
-def executor(spark: SparkSession) -> Executor:
+def executor() -> Executor:
+    return task_executor()
+
+
+@pytest.fixture(scope="module")
+def on_spark(spark: SparkSession) -> Executor:
     return tiny_executor(spark)
 
 
@@ -110,7 +114,10 @@ def paper_rows(chance: random.Random, setting: str, hours: int) -> Epochs:
     return epochs
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if i % 3 == 0 else pytest.mark.slow) for i, n in enumerate(QUERIES)],
+)
 def test_every_order_of_the_papers_queries(name: str, executor: Executor, tmp_path: Path) -> None:
     query = QUERIES[name]
     plan = plan_query(query.sql, CATALOG).plan
@@ -152,12 +159,12 @@ def random_condition(chance: random.Random, one: str, other: str) -> str:
     return f"window({one}.ts, {spec}) = window({other}.ts, {spec})"
 
 
-def random_join(chance: random.Random) -> str:
-    """A chain, a star or anything between, of two to six streams."""
+def random_join(chance: random.Random, tables: bool) -> str:
+    """A chain, a star or anything between, of two to six streams, and maybe a table."""
     count = chance.choice((2, 3, 3, 4, 4, 5, 6))
     aliases = list(NAMES[:count])
     shape = chance.choice(("star", "chain", "any"))
-    items = chance.random() < 0.3
+    items = tables and chance.random() < 0.6
     columns = ", ".join(f"{a}.v AS {a}v, {a}.ts AS {a}t" for a in aliases)
     text = f"SELECT a.k, {columns}{', i.label' if items else ''} FROM a"
     if items:
@@ -174,10 +181,10 @@ def random_join(chance: random.Random) -> str:
     return text
 
 
-def random_query(chance: random.Random) -> tuple[str, Node]:
+def random_query(chance: random.Random, tables: bool) -> tuple[str, Node]:
     """A join whose times stay bounded far enough for all of its conditions."""
     while True:
-        sql = random_join(chance)
+        sql = random_join(chance, tables)
         try:
             return sql, plan_query(sql, CATALOG).plan
         except SqlError as error:
@@ -218,17 +225,32 @@ def crowded_habits(chance: random.Random, step: int, rows: int) -> Habits:
     return replace(dense_habits(chance, step), rows=rows, keys=2, null_value=0.05, late=0.1)
 
 
-@pytest.mark.random
-@pytest.mark.parametrize("seed", range(16))
-def test_random_joins(seed: int, executor: Executor, tmp_path: Path, tally: Tally) -> None:
+@pytest.mark.parametrize("place", range(8))
+def test_random_joins(
+    place: int, seeds: Seeds, executor: Executor, tmp_path: Path, tally: Tally
+) -> None:
+    tally.add(check_joins(seeds.one(place), executor, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "place", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 18))]
+)
+def test_random_joins_on_spark(
+    place: int, seeds: Seeds, on_spark: Executor, tmp_path: Path, tally: Tally
+) -> None:
+    tally.add(check_joins(seeds.one(place), on_spark, tmp_path, tables=True))
+
+
+def check_joins(seed: int, executor: Executor, folder: Path, tables: bool = False) -> int:
+    """A join in three orders; how many rows are expected. Tables are Spark's."""
     chance = random.Random(f"joins {seed}")
-    sql, plan = random_query(chance)
+    sql, plan = random_query(chance, tables)
     graph = graph_of(plan)
     plans = {"as planned": plan}
     for number in range(2):
         plans[f"order {number}"] = forced(plan, random_order(chance, graph))
-    epochs, tables = matching_rows(chance, plan)
-    tally.add(check(executor, plans, epochs, tables, tmp_path, f"seed {seed}: {sql}"))
+    epochs, items = matching_rows(chance, plan)
+    return check(executor, plans, epochs, items, folder, f"seed {seed}: {sql}")
 
 
 # --- What else a join may stand on ---------------------------------------------------------------
@@ -259,13 +281,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("seed", range(3))
-def test_forms(name: str, seed: int, executor: Executor, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
+def test_forms(name: str, seed: int, on_spark: Executor, tmp_path: Path) -> None:
     chance = random.Random(f"{name} {seed}")
     plan = plan_query(FORMS[name], CATALOG).plan
     epochs = random_epochs(chance, SOURCES[:4], epochs=4)
     tables = random_tables(chance, [ITEMS])
-    check(executor, {"as planned": plan}, epochs, tables, tmp_path, f"{name}, seed {seed}")
+    check(on_spark, {"as planned": plan}, epochs, tables, tmp_path, f"{name}, seed {seed}")
 
 
 ABOVE_SESSIONS = {

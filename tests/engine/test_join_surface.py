@@ -22,8 +22,6 @@ from tests.support.engine import run_engine, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.streams import Epochs
 
-pytestmark = pytest.mark.spark
-
 THREE = (
     "SELECT {hint} a.k, b.v AS bv, c.v AS cv FROM a "
     "JOIN b ON a.k = b.k AND window(a.ts, '30 minutes') = window(b.ts, '30 minutes') "

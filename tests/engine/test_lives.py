@@ -36,8 +36,6 @@ from tests.support.script import (
     span,
 )
 
-pytestmark = pytest.mark.spark
-
 BIDS = Stream("bids", "k string, v bigint, ts timestamp", delay="5 seconds")
 LEFT = Stream("l", "k string, ts timestamp", ttl="15 seconds")
 RIGHT = Stream("r", "k string, ts timestamp", ttl="15 seconds")

@@ -28,8 +28,6 @@ from tests.support.script import (
     span,
 )
 
-pytestmark = pytest.mark.spark
-
 BIDS = Stream("bids", "k string, v bigint, w int, ts timestamp")
 ASKS = Stream("asks", "k string, p bigint, ts timestamp")
 

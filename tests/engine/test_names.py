@@ -38,8 +38,6 @@ from tests.support.queries import Case, random_case, random_query
 from tests.support.renaming import DOTTED, ODDITIES, WORDS, another_case, query_names, rename
 from tests.support.stage import QUICK, read_epoch, span
 
-pytestmark = pytest.mark.spark
-
 EPOCHS, QUERIES = 2, 5
 #: Each query also writes to one of these.
 SINKS = ("memory", "results", "foreachBatch", "noop", "console")

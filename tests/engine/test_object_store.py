@@ -26,7 +26,7 @@ pytest.importorskip(
 )
 object_store = pytest.importorskip("tests.support.object_store")
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.crash]
+pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.usefixtures("spark_processes")]
 
 BIDS = Stream("bids", "k string, v bigint, ts timestamp")
 FILES = [[("a", 10 * i, 10 * i), ("b", 10 * i + 1, 10 * i + 1)] for i in range(4)]

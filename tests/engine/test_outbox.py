@@ -35,8 +35,6 @@ from tests.support.script import (
     span,
 )
 
-pytestmark = pytest.mark.spark
-
 BIDS = Stream("bids", "k string, v bigint, ts timestamp")
 ROWS = "SELECT k, v FROM bids"
 COUNT = "SELECT k, window, COUNT(*) AS n FROM bids GROUP BY k, window(ts, '10 seconds')"
@@ -171,6 +169,9 @@ def test_rows_that_wait_are_damaged(spark: SparkSession, tmp_path: Path) -> None
         for path, content in whole.items():
             path.write_bytes(content)
 
+    def it_came(_: Stage) -> None:
+        assert printer.calls == [(1, [("a", 1)])]
+
     play(
         spark,
         tmp_path,
@@ -185,7 +186,7 @@ def test_rows_that_wait_are_damaged(spark: SparkSession, tmp_path: Path) -> None
         Check("it is restored", restore),
         Restart(),
         Advance(),
-        Check("it came", lambda _: printer.calls == [(1, [("a", 1)])]),
+        Check("it came", it_came),
         settings={"spark.headrace.sink.lastTries": "1"},
     )
 

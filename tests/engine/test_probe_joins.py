@@ -25,12 +25,11 @@ from headrace.plan.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Schema
 from headrace.planner.policy import PlannerPolicy, ProbeCycle
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import run_engine, tiny_executor
+from tests.support.engine import run_engine, task_executor, tiny_executor
 from tests.support.oracle import run_epochs
+from tests.support.seeds import Seeds
 from tests.support.streams import Epochs, Row
 from tests.support.tally import Tally
-
-pytestmark = pytest.mark.spark
 
 BEGIN = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.UTC)
 COLUMNS = Schema.of(
@@ -56,8 +55,8 @@ STRATEGY_PLANS = (
 
 
 @pytest.fixture(scope="module")
-def executor(spark: SparkSession) -> Executor:
-    return tiny_executor(spark, executor="buckets")
+def executor() -> Executor:
+    return task_executor()
 
 
 # --- Random joins and arrivals -------------------------------------------------------------------
@@ -174,11 +173,11 @@ def check(
     return results
 
 
-@pytest.mark.random
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("place", range(12))
 def test_random_graphs_of_two_to_six_streams(
-    seed: int, executor: Executor, tmp_path: Path, tally: Tally
+    place: int, seeds: Seeds, executor: Executor, tmp_path: Path, tally: Tally
 ) -> None:
+    seed = seeds.one(place)
     chance = random.Random(f"probe joins {seed}")
     ttl = [chance.choice((None, 0, 8_000, 25_000)) for _ in NAMES]
     catalog: dict[str, Source | Table] = {

@@ -195,7 +195,6 @@ def epochs_of(chance: random.Random, count: int) -> list[Step]:
     return steps
 
 
-@pytest.mark.spark
 def test_changes_are_seen_in_progress_and_in_explain(spark: SparkSession, tmp_path: Path) -> None:
     def told(stage: Stage) -> None:
         changes = [c for epoch in stage.hr.recentProgress for c in epoch["planChanges"]]
@@ -229,7 +228,6 @@ def test_changes_are_seen_in_progress_and_in_explain(spark: SparkSession, tmp_pa
     )
 
 
-@pytest.mark.spark
 def test_old_rows_are_looked_up_and_not_read(spark: SparkSession, tmp_path: Path) -> None:
     """The state's files are gone, and the next epoch still finds all rows of before: what it does
     follows the new rows, not the state."""
@@ -278,7 +276,6 @@ def test_old_rows_are_looked_up_and_not_read(spark: SparkSession, tmp_path: Path
     )
 
 
-@pytest.mark.spark
 def test_the_order_of_the_text_where_joins_are_not_reordered(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -298,7 +295,6 @@ def test_the_order_of_the_text_where_joins_are_not_reordered(
     )
 
 
-@pytest.mark.spark
 def test_nowhere_counts_what_it_takes(spark: SparkSession, tmp_path: Path) -> None:
     def counted(stage: Stage) -> None:
         last = stage.handles["q"].lastProgress

@@ -22,8 +22,6 @@ from pyspark.sql import SparkSession
 from headrace import Headrace, Query
 from tests.support.stage import PATIENT
 
-pytestmark = pytest.mark.spark
-
 MINUTE = 60_000_000
 
 

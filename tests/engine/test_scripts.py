@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.script import (
@@ -22,8 +21,6 @@ from tests.support.script import (
     play,
     span,
 )
-
-pytestmark = pytest.mark.spark
 
 BIDS = Stream("bids", "k string, v bigint, ts timestamp", delay="5 seconds")
 LEFT = Stream("l", "k string, ts timestamp", ttl="15 seconds")

@@ -19,11 +19,11 @@ from headrace.plan.nodes import OutputMode, Source, Table
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import run_engine, tiny_executor
+from tests.support.engine import run_engine, task_executor, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.streams import BEGIN, Epochs, Row
 
-pytestmark = [pytest.mark.spark, pytest.mark.random]
+pytestmark = pytest.mark.random
 
 COLUMNS = Schema.of((("k", BIGINT), ("v", BIGINT), ("ts", TIMESTAMP)))
 CATALOG: dict[str, Source | Table] = {
@@ -40,11 +40,6 @@ QUERIES = {
         "WHERE a.v < 10 AND b.v < 10"
     ),
 }
-
-
-@pytest.fixture(scope="module", params=["buckets", "spark"])
-def executor(request: pytest.FixtureRequest, spark: SparkSession) -> Executor:
-    return tiny_executor(spark, executor=request.param)
 
 
 def rows_of(chance: random.Random, instants: tuple[int, ...], keys: int) -> list[Row]:
@@ -72,9 +67,18 @@ def epochs_of(seed: int) -> Epochs:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_rows_of_one_instant_are_in_one_session(
-    seed: int, executor: Executor, tmp_path: Path
+def test_rows_of_one_instant_are_in_one_session(seed: int, tmp_path: Path) -> None:
+    check(seed, task_executor(), tmp_path)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
+def test_rows_of_one_instant_are_in_one_session_on_spark(
+    seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:
+    check(seed, tiny_executor(spark, executor="spark"), tmp_path)
+
+
+def check(seed: int, executor: Executor, folder: Path) -> None:
     plans = {name: plan_query(sql, CATALOG).plan for name, sql in QUERIES.items()}
     epochs = epochs_of(seed)
     run = run_engine(
@@ -83,7 +87,7 @@ def test_rows_of_one_instant_are_in_one_session(
         CATALOG,
         epochs,
         {},
-        tmp_path,
+        folder,
     )
     for name, plan in plans.items():
         expected = run_epochs(plan, epochs)

@@ -23,13 +23,11 @@ from headrace.plan.types import BIGINT, TIMESTAMP, Schema
 from headrace.planner.live_query import LiveQuery
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import run_engine, tiny_executor
+from tests.support.engine import run_engine, task_executor, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.script import AddData, Advance, CheckAnswer, Run, StartQuery, StopQuery, play
 from tests.support.stage import Stream, span
 from tests.support.streams import Row
-
-pytestmark = pytest.mark.spark
 
 BEGIN = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
 COLUMNS = Schema.of((("k", BIGINT), ("v", BIGINT), ("ts", TIMESTAMP)))
@@ -66,9 +64,13 @@ def check(
                 assert_same_rows(run.rows[name][number], wanted, context=context)
 
 
-@pytest.fixture(params=["buckets", "spark"])
-def executor(request: pytest.FixtureRequest, spark: SparkSession) -> Executor:
-    return tiny_executor(spark, executor=request.param)
+@pytest.fixture(
+    params=["tasks", pytest.param("spark", marks=[pytest.mark.slow, pytest.mark.spark])]
+)
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "tasks":
+        return task_executor()
+    return tiny_executor(request.getfixturevalue("spark"), executor="spark")
 
 
 PAIRS = """
@@ -140,8 +142,9 @@ def test_an_index_forgets_by_the_watermark_of_its_own_join(
 
 
 def test_a_column_computed_from_the_time_is_not_the_time(
-    executor: Executor, tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
+    """Times less an hour are Spark's."""
     windows = "x JOIN c ON x.k = c.k GROUP BY x.v, trailing(x.ts, '60 seconds'), landmark(c.ts)"
     columns = ("k, v, ts, ts - INTERVAL 1 HOUR AS m", "k, ts - INTERVAL 1 HOUR AS m, v, ts")
     queries = {
@@ -152,7 +155,7 @@ def test_a_column_computed_from_the_time_is_not_the_time(
         {"a": rows((1, 1, 7200), (1, 1, 7210)), "c": rows((1, 7, 7205), (1, 8, 7210))},
         {"a": rows((1, 2, 7230)), "c": rows((1, 9, 7230))},
     ]
-    check(executor, tmp_path, queries, catalog(), epochs)
+    check(tiny_executor(spark), tmp_path, queries, catalog(), epochs)
 
 
 def test_a_joined_row_lives_as_long_as_all_of_its_rows(executor: Executor, tmp_path: Path) -> None:

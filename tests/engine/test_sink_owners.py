@@ -471,7 +471,6 @@ def to(path: Path) -> tuple[tuple[str, object], ...]:
     return (("path", str(path)),)
 
 
-@pytest.mark.spark
 def test_a_engine_with_two_queries_of_one_path_does_not_start(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -489,7 +488,6 @@ def test_a_engine_with_two_queries_of_one_path_does_not_start(
     )
 
 
-@pytest.mark.spark
 def test_a_query_that_joins_a_running_engine(spark: SparkSession, tmp_path: Path) -> None:
     taken = StartQuery("y", TEXT, options=to(tmp_path / "out" / "x"))
     inside = StartQuery("z", TEXT, options=to(tmp_path / "out" / "x" / "z"))
@@ -535,7 +533,6 @@ class Refused(Step):
         del stage.queries[self.query.name]
 
 
-@pytest.mark.spark
 def test_a_new_checkpoint_on_an_old_path(spark: SparkSession, tmp_path: Path) -> None:
     first = play(
         spark,

@@ -21,8 +21,6 @@ from headrace.engine.ingest import coordinator
 from headrace.errors import CheckpointError, SinkError
 from tests.support.script import check_error, refused
 
-pytestmark = pytest.mark.spark
-
 START = datetime(2024, 1, 1, tzinfo=UTC)
 ROWS = [[(f"k{i % 3}", f * 10 + i) for i in range(5)] for f in range(3)]
 EVERYTHING = Counter(v for rows in ROWS for _, v in rows)

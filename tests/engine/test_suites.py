@@ -57,14 +57,12 @@ def test_what_is_refused(case: Case) -> None:
     assert error.value.condition == case.refused
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("suite", SUITES)
-def test_the_engine_agrees(suite: str, spark: SparkSession, tmp_path: Path) -> None:
-    _run_suite(suite, ("buckets", "spark" if suite in SMALL else "buckets"), spark, tmp_path)
+def test_the_engine_agrees(suite: str, near_spark: SparkSession, tmp_path: Path) -> None:
+    _run_suite(suite, ("buckets", "spark" if suite in SMALL else "buckets"), near_spark, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.parametrize("suite", SUITES)
 def test_either_executor_goes_on(suite: str, spark: SparkSession, tmp_path: Path) -> None:
     _run_suite(suite, ("spark", "buckets"), spark, tmp_path)

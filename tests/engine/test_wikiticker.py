@@ -16,8 +16,6 @@ from headrace import Headrace
 from tests.support.compare import assert_same_rows, spark_rows
 from tests.support.stage import PATIENT
 
-pytestmark = [pytest.mark.spark, pytest.mark.data]
-
 BATCHES = 4
 COLUMNS = (
     "time string, channel string, page string, user string, namespace string, "

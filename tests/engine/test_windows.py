@@ -15,17 +15,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.engine.execution.executor import Executor
+from headrace.optimizer.windows.closing import closing_graph
 from headrace.optimizer.windows.layout import Sharing
+from headrace.plan.coverage import Coverage
 from headrace.plan.nodes import OutputMode
+from headrace.plan.windows import Hopping
 from headrace.planner.policy import PlannerPolicy
 from tests.support.compare import assert_same_rows
 from tests.support.engine import (
     ALL_WINDOW_PLANS,
     EngineRun,
     run_engine,
+    task_executor,
     tiny_executor,
 )
 from tests.support.queries import Case, RandomQuery, random_case
+from tests.support.seeds import Seeds
 from tests.support.tally import Tally
 
 AGGREGATES = (
@@ -38,8 +43,8 @@ KEYS = ("k", "k", "k, name", "")
 
 
 @pytest.fixture(scope="module")
-def executor(spark: SparkSession) -> Executor:
-    return tiny_executor(spark)
+def executor() -> Executor:
+    return task_executor()
 
 
 def window_list(chance: random.Random, count: int) -> str:
@@ -89,17 +94,27 @@ def run(
     )
 
 
-@pytest.mark.random
-@pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))]
-)
+@pytest.mark.parametrize("place", range(5))
 def test_every_plan_gives_the_same_windows(
-    seed: int, executor: Executor, tmp_path: Path, tally: Tally
+    place: int, seeds: Seeds, executor: Executor, tmp_path: Path, tally: Tally
 ) -> None:
+    check(seeds.one(place), executor, tmp_path, tally)
+
+
+@pytest.mark.parametrize(
+    "place", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 24))]
+)
+def test_every_plan_gives_the_same_windows_on_spark(
+    place: int, seeds: Seeds, spark: SparkSession, tmp_path: Path, tally: Tally
+) -> None:
+    check(seeds.one(place), tiny_executor(spark), tmp_path, tally)
+
+
+def check(seed: int, executor: Executor, folder: Path, tally: Tally) -> None:
     cases = queries(seed, 3)
     chance = random.Random(seed)
     plans = tuple(chance.sample(ALL_WINDOW_PLANS, len(ALL_WINDOW_PLANS)))
-    found = run(cases, executor, tmp_path / "state", plans)
+    found = run(cases, executor, folder / "state", plans)
     for number, case in enumerate(cases):
         for epoch, (actual, wanted) in enumerate(
             zip(found.rows[f"q{number}"], case.expected(), strict=True)
@@ -122,3 +137,31 @@ def test_late_rows_are_counted_alike_by_every_layout(executor: Executor, tmp_pat
         counts.append(seen)
     assert counts[0] == counts[1] == counts[2]
     assert any(n for seen in counts[0] for n in seen), "no row was late: this tests nothing"
+
+
+def test_windows_are_computed_from_factor_windows_that_overlap(
+    executor: Executor, tmp_path: Path
+) -> None:
+    """MIN over (11, 2) and (14, 3) from (3, 2) and (5, 3), whose slides do not divide lengths."""
+    windows = (
+        "windows(window(ts, '11 seconds', '2 seconds'), window(ts, '14 seconds', '3 seconds'))"
+    )
+    sql = f"SELECT k, window, window_id, MIN(price) AS least FROM bids GROUP BY k, {windows}"
+    for seed in (7, 8):
+        some = random_case(seed)
+        case = replace(
+            some,
+            epochs=some.epochs[:5],
+            query=RandomQuery(sql, OutputMode.APPEND, frozenset()),
+        )
+        tree = PlannerPolicy(window_closing="tree")
+        found = run([case], executor, tmp_path / f"{seed}", (tree,))
+        for actual, wanted in zip(found.rows["q0"], case.expected(), strict=True):
+            assert_same_rows(actual, wanted, context=str(case))
+
+
+def test_the_factor_windows_that_overlap_are_the_ones_that_run() -> None:
+    second = Hopping(1_000, 1_000)
+    windows = [Hopping(11_000, 2_000), Hopping(14_000, 3_000)]
+    graph = closing_graph(windows, second, Coverage.COVERED)
+    assert graph.factors == (Hopping(3_000, 2_000), Hopping(5_000, 3_000))

@@ -11,7 +11,7 @@ from headrace.plan.expressions import Expr
 from tests.merge.generate import EDGES, READINGS, SMALL, WORDS, condition, row_plan, rows, value
 from tests.merge.interpreter import RAISED, Raises, given_row, runner, value_of
 from tests.support.compare import assert_same_rows, plain_rows, plain_value
-from tests.support.duck import comma, connect, duck_sql, fetch, load, quote
+from tests.support.duck import comma, duck_sql, fetch, fresh, load, quote
 from tests.support.oracle_batch import relation
 
 pytestmark = pytest.mark.random
@@ -22,7 +22,7 @@ def test_expressions() -> None:
     given = rows(READINGS, EDGES, 50, chance)
     exprs = [chance.choice((value, condition))(chance, WORDS) for _ in range(400)]
     raised = 0
-    with connect() as database:
+    with fresh() as database:
         load(database, "readings", given, READINGS.schema)
         # It would compute common parts outside of TRY, and 3 + m < 3 without the sum.
         database.execute("PRAGMA disable_optimizer")
@@ -56,7 +56,7 @@ def _agree(expr: Expr, row: dict[str, Any], ours: Any, theirs: Any) -> bool:
 def test_plans() -> None:
     """Filters, projections and unions, where no row raises."""
     given, checked = rows(READINGS, SMALL, 40, random.Random(5)), 0
-    with connect() as database:
+    with fresh() as database:
         load(database, "readings", given, READINGS.schema)
         for seed in range(150):
             plan = row_plan(random.Random(seed))

@@ -2,7 +2,8 @@
 
 Random pairs are run in DuckDB on rows with NULL, zeros, negative numbers and the borders of types,
 and row by row in an interpreter that knows which rows raise. Every test of pairs also says how many
-it must have found, so that a merger that calls nothing equal fails.
+it must have found, so that a merger that calls nothing equal fails. The default run has a quarter
+of them, and all of those that are written out.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ from tests.merge.pairs import (
 from tests.merge.rewrites import Rewriter
 
 pytestmark = pytest.mark.random
+#: How much of the random pairs and mutants is tried.
+SHARES = pytest.mark.parametrize(
+    "share", [0.25, pytest.param(1.0, marks=pytest.mark.slow)], ids=["some", "all"]
+)
 EXACT = {"exact": True, "unbounded": False}
 
 
@@ -62,19 +67,24 @@ def are_equal(one: Node, other: Node, merger: MeaningMatcher) -> bool:
 # --- pairs that are called equal -----------------------------------------------------------------
 
 
+@SHARES
 @pytest.mark.parametrize("arithmetic", EXACT)
-def test_rows_of_plans_that_were_written_otherwise(arithmetic: str) -> None:
-    assert found_equal(row_plan, 700, arithmetic) >= 450
+def test_rows_of_plans_that_were_written_otherwise(arithmetic: str, share: float) -> None:
+    assert found_equal(row_plan, int(700 * share), arithmetic) >= 450 * share
 
 
+@SHARES
 @pytest.mark.parametrize("arithmetic", EXACT)
-def test_windows_joins_and_unions_that_were_written_otherwise(arithmetic: str) -> None:
-    assert found_equal(structured_plan, 180, arithmetic) >= 100
+def test_windows_joins_and_unions_that_were_written_otherwise(
+    arithmetic: str, share: float
+) -> None:
+    assert found_equal(structured_plan, int(180 * share), arithmetic) >= 100 * share
 
 
+@SHARES
 @pytest.mark.parametrize("arithmetic", EXACT)
-def test_plans_that_are_looked_up_by_how_they_are_written(arithmetic: str) -> None:
-    assert found_equal(row_plan, 150, arithmetic, written_first=True) >= 90
+def test_plans_that_are_looked_up_by_how_they_are_written(arithmetic: str, share: float) -> None:
+    assert found_equal(row_plan, int(150 * share), arithmetic, written_first=True) >= 90 * share
 
 
 def found_equal(
@@ -98,7 +108,12 @@ def found_equal(
 
 
 @pytest.mark.parametrize(
-    ("arithmetic", "count", "least"), [("exact", 1_900, 600), ("unbounded", 1_000, 300)]
+    ("arithmetic", "count", "least"),
+    [
+        ("exact", 600, 120),
+        pytest.param("exact", 1_900, 600, marks=pytest.mark.slow),
+        pytest.param("unbounded", 1_000, 300, marks=pytest.mark.slow),
+    ],
 )
 def test_small_plans_that_meet_by_chance(arithmetic: str, count: int, least: int) -> None:
     exact = EXACT[arithmetic]
@@ -118,9 +133,10 @@ def test_small_plans_that_meet_by_chance(arithmetic: str, count: int, least: int
     assert len(classes) >= count * 0.4
 
 
-def test_conditions_that_raise_stay_behind_their_guards() -> None:
+@SHARES
+def test_conditions_that_raise_stay_behind_their_guards(share: float) -> None:
     """Conjunctions in random orders, of which some parts raise and some need a proof."""
-    for seed in range(300):
+    for seed in range(int(300 * share)):
         chance = random.Random(seed)
         parts: list[Expr] = [atom(chance, WORDS) for _ in range(3)]
         columns = [Column(name, READINGS.schema[name].type) for name in "ij"]
@@ -150,11 +166,11 @@ SHAPES: dict[str, tuple[Callable[[random.Random], Node], int, int]] = {
 
 
 @lru_cache
-def some_mutants(shape: str) -> list[tuple[Node, Node]]:
+def some_mutants(shape: str, share: float) -> list[tuple[Node, Node]]:
     """Plans, each with one of its mutants."""
     made, count, most = SHAPES[shape]
     pairs = []
-    for seed in range(count):
+    for seed in range(int(count * share)):
         chance = random.Random(f"mutants {seed}")
         plan = made(chance)
         found = list(mutants(plan))
@@ -164,18 +180,21 @@ def some_mutants(shape: str) -> list[tuple[Node, Node]]:
 
 @lru_cache
 def merged_mutants(
-    shape: str, arithmetic: str, written_first: bool = False
+    shape: str, arithmetic: str, share: float, written_first: bool = False
 ) -> list[tuple[Node, Node]]:
     """Those that are called equal to their plan."""
     merger = matcher(not EXACT[arithmetic], written_first)
-    return [pair for pair in some_mutants(shape) if are_equal(*pair, merger)]
+    return [pair for pair in some_mutants(shape, share) if are_equal(*pair, merger)]
 
 
+@SHARES
 @pytest.mark.parametrize("arithmetic", EXACT)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_mutant_that_is_merged_gives_the_same_rows(shape: str, arithmetic: str) -> None:
-    merged, tried = merged_mutants(shape, arithmetic), len(some_mutants(shape))
-    assert tried >= 1_100
+def test_a_mutant_that_is_merged_gives_the_same_rows(
+    shape: str, arithmetic: str, share: float
+) -> None:
+    merged, tried = merged_mutants(shape, arithmetic, share), len(some_mutants(shape, share))
+    assert tried >= 1_000 * share
     # Most mutants matter, and must be told apart.
     assert len(merged) <= tried * 0.4
     assert_same_rows_of(merged, EXACT[arithmetic])
@@ -188,20 +207,23 @@ def assert_same_rows_of(merged: list[tuple[Node, Node]], exact: bool) -> None:
             assert not told, told + shown(plan, mutant)
 
 
-def test_a_mutant_that_is_looked_up_as_written_gives_the_same_rows() -> None:
-    merged = merged_mutants("windows, joins and unions", "exact", written_first=True)
-    assert_same_rows_of(merged, exact=True)
+@SHARES
+def test_a_mutant_that_is_looked_up_as_written_gives_the_same_rows(share: float) -> None:
+    shape = "windows, joins and unions"
+    assert_same_rows_of(merged_mutants(shape, "exact", share, written_first=True), exact=True)
 
 
-def test_a_mutant_that_is_merged_has_the_same_types() -> None:
+@SHARES
+def test_a_mutant_that_is_merged_has_the_same_types(share: float) -> None:
     for shape in SHAPES:
-        for plan, mutant in merged_mutants(shape, "exact"):
+        for plan, mutant in merged_mutants(shape, "exact", share):
             assert types_of(plan) == types_of(mutant), shown(plan, mutant)
 
 
-def test_a_mutant_that_is_merged_raises_for_the_same_rows() -> None:
+@SHARES
+def test_a_mutant_that_is_merged_raises_for_the_same_rows(share: float) -> None:
     for shape in ("rows", "small"):
-        for plan, mutant in merged_mutants(shape, "exact"):
+        for plan, mutant in merged_mutants(shape, "exact", share):
             if types_of(plan) == types_of(mutant):
                 told = judge().difference_by_row(plan, mutant)
                 assert not told, told + shown(plan, mutant)

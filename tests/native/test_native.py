@@ -24,8 +24,6 @@ from tests.support.duck import arrow_table
 from tests.support.oracle import run_epochs
 from tests.support.streams import BEGIN, BIDS, CLICKS, ITEMS, STOPS, Epochs
 
-pytestmark = pytest.mark.spark
-
 CATALOG: dict[str, Any] = {"bids": BIDS, "clicks": CLICKS, "stops": STOPS, "items": ITEMS}
 ITEM_ROWS = [{"k": n, "label": "ab"[n % 2], "size": n / 4} for n in range(3)]
 

@@ -10,8 +10,9 @@ import pytest
 
 from headrace.optimizer import RULES, STAGES, Stage, optimize
 from headrace.optimizer.driver import run_stages
-from headrace.plan.nodes import Node
+from headrace.plan.nodes import Node, Source
 from headrace.plan.text import plan_text
+from headrace.plan.types import BIGINT, TIMESTAMP, Schema
 from headrace.sql import plan_query
 from tests.support.fixtures import UNCHANGED, Case, fixture_text, read_fixture
 from tests.support.oracle import assert_same_rows, run_batch
@@ -20,8 +21,18 @@ from tests.support.rows import random_tables, reading_all_columns
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "optimizer"
 FILES = sorted(FOLDER.glob("*.txt"))
-LEAVES = (BIDS, CLICKS, ITEMS)
-CATALOG = {"bids": BIDS, "clicks": CLICKS, "items": ITEMS}
+#: Streams whose rows go by the time at which they arrive.
+ARRIVALS = tuple(
+    Source(
+        name,
+        Schema.of((("k", BIGINT), (value, BIGINT), ("processing_time", TIMESTAMP))),
+        "processing_time",
+        processing=True,
+    )
+    for name, value in (("doors", "door"), ("lights", "light"), ("sounds", "sound"))
+)
+LEAVES = (BIDS, CLICKS, ITEMS, *ARRIVALS)
+CATALOG = {"bids": BIDS, "clicks": CLICKS, "items": ITEMS} | {a.stream: a for a in ARRIVALS}
 #: Fixtures of this name run all stages together.
 WHOLE = "all_rules"
 SEEDS = range(4)

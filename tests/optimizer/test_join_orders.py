@@ -47,6 +47,7 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.types import TIMESTAMP, DataType, Schema
 from headrace.plan.windows import Hopping
+from headrace.settings import read_settings
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
 from tests.support.oracle_batch import run_batch
@@ -470,7 +471,7 @@ def test_without_statistics_the_narrowest_window_is_first() -> None:
     assert best_without_statistics(graph).order == graph.written
 
 
-def test_many_streams_are_planned_greedily() -> None:
+def test_many_streams_are_planned() -> None:
     names = [f"s{i}" for i in range(12)]
     catalog = {name: Source(name, ROWS, "ts", 0) for name in names}
     sql = "SELECT s0.k FROM s0"
@@ -504,6 +505,12 @@ def test_orders_are_refused_with_a_reason(
     assert isinstance(refused, Refusal)
     assert words in refused.reason
     assert rule in refused.reason
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_can_be_turned_off_by_the_setting(rule: str) -> None:
+    settings = read_settings({"spark.headrace.optimizer.disabledRules": rule})
+    assert settings.disabled_rules == {rule}
 
 
 def test_products_are_refused() -> None:

@@ -15,7 +15,6 @@ from tests.support.expressions import Scope, aggregate, predicate, value
 from tests.support.oracle import assert_same_rows, run_batch, spark_rows
 from tests.support.streams import BIDS, random_epochs, whole
 
-pytestmark = pytest.mark.spark
 CATALOG = {"bids": BIDS}
 SCOPE = Scope.of(BIDS.schema)
 

@@ -290,7 +290,6 @@ def test_unknown_functions_of_the_module() -> None:
         F.uper("name")
 
 
-@pytest.mark.spark
 def test_pyspark_columns_are_understood(spark: object) -> None:
     from pyspark.sql import functions as S  # noqa: N812
 

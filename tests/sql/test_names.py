@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from headrace.sql import plan_query
 from tests.sql.catalog import CATALOG, TYPED
 
@@ -88,7 +86,6 @@ def _ours(expression: str, group: str = "") -> str:
     return name
 
 
-@pytest.mark.spark
 def test_names_are_those_of_spark(spark: SparkSession) -> None:
     columns = ", ".join(f"CAST(NULL AS {f.type}) AS {f.name}" for f in TYPED.schema)
     spark.sql(f"SELECT {columns}").createOrReplaceTempView("typed")

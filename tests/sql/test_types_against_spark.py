@@ -20,8 +20,6 @@ from tests.sql.catalog import CATALOG, TYPED
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 # Columns to try for the first argument of each kind; the others take the first of theirs.
 SAMPLES = {
     "n": ["i", "l", "d", "f", "dec", "s", "y"],

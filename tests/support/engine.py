@@ -40,6 +40,7 @@ from headrace.planner.statistics import RuntimeStatistics
 from headrace.settings import read_settings
 from tests.support.compare import arrow_rows
 from tests.support.duck import arrow_table
+from tests.support.in_process import in_process_session
 from tests.support.streams import Row
 
 #: Which executor the tests run on, where they leave the choice.
@@ -92,8 +93,14 @@ def tiny_executor(spark: SparkSession, **settings: str) -> Executor:
 
     There are more parts than tasks, so that a task gets several parts of one step.
     """
-    chosen = {"executor": FORCED_EXECUTOR, "tasks.rows": "2", "tasks.buckets": "3", **settings}
+    small = {"tasks.rows": "2", "tasks.buckets": "3", "tasks.leastRows": "0"}
+    chosen = {"executor": FORCED_EXECUTOR, **small, **settings}
     return Executor(spark, read_settings({f"spark.headrace.{k}": v for k, v in chosen.items()}))
+
+
+def task_executor(**settings: str) -> Executor:
+    """The same without Spark, whose tasks run in this process: for what tasks can run."""
+    return tiny_executor(in_process_session(), **{**settings, "executor": "buckets"})
 
 
 @contextmanager

@@ -31,14 +31,14 @@ from headrace.plan.times import aggregate_lag
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing
 from tests.support.compare import plain_rows
-from tests.support.duck import Rows, comma, connect, duck_sql, fetch, load, quote
+from tests.support.duck import Rows, comma, duck_sql, fetch, fresh, load, quote
 
 WINDOW_OF = 'struct_pack("start" := make_timestamp({0}), "end" := make_timestamp({1}))'
 
 
 def run_batch(plan: Node, tables: Mapping[str, Rows]) -> list[tuple[Any, ...]]:
     """The rows of a plan over complete inputs; ``tables`` holds its streams and tables by name."""
-    with connect() as database:
+    with fresh() as database:
         for leaf in leaves(plan):
             load(database, leaf_name(leaf), tables[leaf_name(leaf)], leaf.schema)
         return plain_rows(fetch(database, relation(plan, database)))

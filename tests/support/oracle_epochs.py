@@ -40,7 +40,7 @@ from headrace.plan.nodes import (
 from headrace.plan.types import INT, Field, Schema
 from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing
 from tests.support.compare import plain_rows
-from tests.support.duck import Rows, comma, connect, duck_sql, fetch, load, micros_of, quote
+from tests.support.duck import Rows, comma, duck_sql, fetch, fresh, load, micros_of, quote
 from tests.support.oracle_batch import (
     common_windows,
     grouped,
@@ -79,7 +79,7 @@ def run_epochs(
     the streams' own, for examples that end time. ``idle`` names the streams that are idle in each
     epoch, unless they have rows in it.
     """
-    with connect() as database:
+    with fresh() as database:
         silent = [
             set(idle[n]) - _streams_with_rows(plan, e) if idle else set()
             for n, e in enumerate(epochs)

@@ -127,13 +127,16 @@ def case_from(
     return Case(seed, catalog, query, random_epochs(chance, sources), random_tables(chance))
 
 
-def productive(case: Case, chance: random.Random) -> Case:
+def productive(
+    case: Case, chance: random.Random, fits: Callable[[Case], Case] = lambda case: case
+) -> Case:
     """The case with another query of its form, if need be, of which rows are expected: mostly,
-    since that nothing comes out is worth a test now and then."""
+    since that nothing comes out is worth a test now and then. ``fits`` may choose yet another."""
+    case = fits(case)
     for _ in range(0 if chance.random() < 0.1 else 6):
         if case.rows:
             break
-        case = replace(case, query=random_query(chance, {case.query.form: 1}))
+        case = fits(replace(case, query=random_query(chance, {case.query.form: 1})))
     return case
 
 

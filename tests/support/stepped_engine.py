@@ -95,13 +95,17 @@ def run_members(
     streams: Streams,
     folder: Path,
     around: Circumstances,
+    look: Callable[[Engine], None] = lambda engine: None,
 ) -> dict[str, dict[int, Answer]]:
-    """What each member puts out in each epoch in which it takes part, by its own key."""
+    """What each member puts out in each epoch in which it takes part, by its own key.
+
+    ``look`` is called before each start, when all queries are there, and after each epoch.
+    """
     files = _write_files(folder / "in", streams)
     out: dict[str, dict[int, Answer]] = {member.key: {} for member in members}
     lives = 0
     hr = _opened(spark, folder, streams, around.settings[0])
-    _start(hr, [m for m in members if m.takes_part(1)], streams, out)
+    _start(hr, [m for m in members if m.takes_part(1)], streams, out, look)
     for number in range(1, len(streams.epochs) + 1):
         coordinator = cast(_Steps, hr._coordinator)
         batches = {
@@ -118,11 +122,12 @@ def run_members(
             raise error
         if not coordinator.goes_on:
             break
+        look(hr)
         if number in around.restarts and number < len(streams.epochs):
             hr.stop()
             lives += 1
             hr = _opened(spark, folder, streams, around.settings[lives % len(around.settings)])
-            _start(hr, [m for m in members if m.takes_part(number + 1)], streams, out)
+            _start(hr, [m for m in members if m.takes_part(number + 1)], streams, out, look)
     hr.stop()
     return out
 
@@ -212,9 +217,11 @@ def _start(
     members: Sequence[Member],
     streams: Streams,
     out: Mapping[str, dict[int, Answer]],
+    look: Callable[[Engine], None],
 ) -> None:
     for member in members:
         _add(hr, member, streams, out)
+    look(hr)
     with mock.patch.object(engine_module, "Coordinator", _Steps):
         hr.start(Trigger())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,10 +54,17 @@ class _Run:
                 handles = start_sinks(self.pipeline, queries)
             if not self.signals.asked:
                 self._run_queries(hr, handles)
-            state = "stopped" if self.ended == "abandoned" else self.ended
             self.queries = [
-                query if query.error else replace(query, state=state) for query in glances(handles)
+                query if query.error else replace(query, state=self._state_of_others(handles))
+                for query in glances(handles)
             ]
+
+    def _state_of_others(self, handles: Mapping[str, QueryHandle]) -> str:
+        """How it ended for queries that have no error of their own."""
+        if self.ended == "abandoned":
+            return "stopped"
+        failed_alone = any(handle.exception() for handle in handles.values())
+        return "finished" if self.ended == "failed" and failed_alone else self.ended
 
     def _run_queries(self, hr: Headrace, handles: dict[str, QueryHandle]) -> None:
         try:

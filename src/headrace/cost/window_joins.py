@@ -5,12 +5,9 @@ intermediate results. The rate of a join's output is the next join's input rate;
 printed multiplies raw rates under the last window's factor only, which ranks Q7 the wrong way
 round. With Δt = 60 the chained form gives the paper's Table 3.
 
-*This engine's*: a pair comes out once, however many windows hold it, so rates are smaller. In rows
-per millisecond, for a set of inputs whose times are tied by spans and whose keys by equality,
-
-    rows(S) = Π rate · Π span of a spanning tree of S · Π 1 / (keys of all but the rarest member)
-
-which is the same in whatever order S is joined. A join of L and R costs
+*This engine's*: a pair comes out once, however many windows hold it, so rates are smaller, and the
+rows of a set of inputs are the same in whatever order it is joined (``join_sizes``). A join of L
+and R costs
 
     MOVE (rows(L) · repeats + rows(R)) + PAIR · compared + MAKE · rows(L ∪ R)
 
@@ -22,8 +19,11 @@ Paper: Window Join Reordering, Section 6.1, Table 3.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
+from headrace.cost.join_load import JoinLoad as JoinLoad
+from headrace.cost.join_sizes import JoinSizes
 from headrace.plan.join_graph import JoinGraph
 from headrace.plan.nodes import IntervalBound, JoinTime, SameWindow
 
@@ -87,20 +87,6 @@ def published_cost(
 # --- this engine's -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class JoinLoad:
-    """What is known of the inputs of a graph of joins.
-
-    ``rates`` are rows per millisecond of their own time, ``keys`` how many values each key takes,
-    by input and position of the key's class, and ``stretch`` the milliseconds that are looked at
-    where nothing bounds the times of two inputs.
-    """
-
-    rates: tuple[float, ...]
-    keys: Mapping[tuple[int, int], float]
-    stretch: float
-
-
 @dataclass
 class JoinCost:
     """Costs of joins under one load, in seconds per millisecond of the streams' time.
@@ -112,58 +98,36 @@ class JoinCost:
     load: JoinLoad
     spans: Mapping[tuple[int, int], float | None]
     windows: frozenset[tuple[int, int]]
-    _rows: dict[int, float] = field(default_factory=dict)
+
+    @cached_property
+    def sizes(self) -> JoinSizes:
+        return JoinSizes(self.graph, self.load, self.spans)
+
+    @cached_property
+    def _sharing_windows(self) -> list[int]:
+        """For each input the mask of those that it shares a window with that does not overlap."""
+        found = [0] * len(self.graph.leaves)
+        for one, other in self.windows:
+            found[one] |= 1 << other
+            found[other] |= 1 << one
+        return found
 
     def rows(self, mask: int) -> float:
         """Rows per millisecond that come out of joining a set of inputs."""
-        found = self._rows.get(mask)
-        if found is None:
-            found = self._rows[mask] = self._estimate(mask)
-        return found
-
-    def _estimate(self, mask: int) -> float:
-        members = [i for i in range(len(self.graph.leaves)) if mask >> i & 1]
-        rows = 1.0
-        for index in members:
-            rows *= self.load.rates[index]
-        pairs = sorted(
-            (self._span(one, other), one, other)
-            for i, one in enumerate(members)
-            for other in members[i + 1 :]
-        )
-        group = {index: index for index in members}
-        for span, one, other in pairs:
-            if group[one] != group[other]:
-                rows *= span
-                merged = group[other]
-                group = {i: group[one] if g == merged else g for i, g in group.items()}
-        return rows * self.key_share(members)
-
-    def _span(self, one: int, other: int) -> float:
-        span = self.spans.get((min(one, other), max(one, other)))
-        return self.load.stretch if span is None else span
+        return self.sizes.rows(mask)
 
     def key_share(self, members: Sequence[int]) -> float:
-        share = 1.0
-        for position, ends in enumerate(self.graph.key_classes):
-            inputs = {index for index, _ in ends if index in members}
-            counts = sorted(self.load.keys.get((index, position), 1.0) for index in inputs)
-            for count in counts[1:]:
-                share /= max(count, 1.0)
-        return share
+        """The share of combinations of rows whose keys are equal."""
+        return self.sizes.key_share(members)
 
     def join(self, left: int, right: int) -> float:
         """Joining two sets, the cheaper way round."""
         one, other, out = self.rows(left), self.rows(right), self.rows(left | right)
-        members = range(len(self.graph.leaves))
-        between = [
-            (min(i, j), max(i, j))
-            for i in members
-            if left >> i & 1
-            for j in members
-            if right >> j & 1
-        ]
-        bucketed = any(pair in self.windows for pair in between)
+        bucketed = any(
+            sharing & right
+            for index, sharing in enumerate(self._sharing_windows)
+            if left >> index & 1
+        )
         # A bucket of a window holds just the rows of that window; any other bucket is as long as
         # the bound, and a row is compared with those of two.
         compared = out if bucketed else 2 * out

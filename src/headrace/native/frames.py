@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from headrace.errors import PlanError
 from headrace.native.joins import join_condition, per_common_window
-from headrace.native.settings import in_session, native_session
+from headrace.native.settings import native_session
 from headrace.native.unsupported import require_supported
 from headrace.plan.expressions import Call, Expr, Named
 from headrace.plan.nodes import (
@@ -41,6 +41,7 @@ from headrace.plan.nodes import (
     Union,
 )
 from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Window
+from headrace.spark_sessions import in_session
 from headrace.sql.render import spark_sql
 
 #: Spark's mark of an event-time column; the figure in it is not read by the operators.
@@ -83,7 +84,7 @@ class _Frames:
             case Source():
                 return self._source(node)
             case Table():
-                table = in_session(self.tables[node.table], self.session)
+                table = in_session(self.session, self.tables[node.table])
                 return table.select(*map(_column, node.schema.names))
             case Sink():
                 return self.of(node.input)
@@ -104,7 +105,7 @@ class _Frames:
                 raise PlanError(f"{type(node).__name__} has no form in plain Spark")
 
     def _source(self, node: Source) -> DataFrame:
-        frame = in_session(self.streams[node.stream], self.session)
+        frame = in_session(self.session, self.streams[node.stream])
         if node.processing:
             frame = frame.withColumn(PROCESSING_TIME_COLUMN, functions.current_timestamp())
         frame = frame.select(*map(_column, node.schema.names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 #: What a good Spark engineer sets for stateful queries.
 SETTINGS: dict[str, str] = {
@@ -12,6 +12,11 @@ SETTINGS: dict[str, str] = {
     # Silent loss: a stateful subplan that several branches of one query share (a union of windows
     # over one aggregate) returned no rows for three of five windows with exchange reuse on.
     "spark.sql.exchange.reuse": "false",
+    # Its log on a local disk without a process for every file, as the engine's streams have it.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
     # One watermark for the whole query; the greatest of several would drop rows that are not late.
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
 }
@@ -27,16 +32,3 @@ def native_session(spark: SparkSession) -> SparkSession:
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
     return session
-
-
-def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:
-    """The same DataFrame, run with another session's settings.
-
-    A streaming query takes its settings from the session of its DataFrame, and PySpark has no way
-    to move one; the plan itself can be moved.
-    """
-    jvm = session._jvm
-    assert jvm is not None
-    dataset = jvm.org.apache.spark.sql.classic.Dataset
-    moved = dataset.ofRows(session._jsparkSession, frame._jdf.logicalPlan())
-    return type(frame)(moved, session)

@@ -24,6 +24,7 @@ from headrace.optimizer.rule import Rule, Stage
 from headrace.optimizer.rules import (
     early_aggregation,
     fold_constants,
+    largest_window_only,
     merge_filters,
     merge_projections,
     prune_columns,
@@ -67,6 +68,8 @@ STAGES: tuple[Stage, ...] = (
             # Columns replaced by what they stand for bring new constants.
             fold_constants.RULE,
             prune_columns.RULE,
+            # Last, when it shows that nobody reads the ends that a join hands on.
+            largest_window_only.RULE,
             remove_trivial_projection.RULE,
         ),
     ),

@@ -52,7 +52,7 @@ _NOT_DETERMINISTIC = frozenset(
         *("current_time", "unix_timestamp", "version", "java_method", "reflect"),
     }
 )
-_DIVISIONS = frozenset({"/", "%", "div"})
+_DIVISIONS = frozenset({"/", "%", "div", "pmod"})
 #: Aggregates that take values as they are.
 _OF_ANYTHING = frozenset(
     {"count", "count_if", "min", "max", "bool_or", "bool_and", "any", "every", "some"}
@@ -116,6 +116,9 @@ def raises_itself(expr: Expr) -> bool:
             return not _one_family((*arguments[1:-1:2], arguments[-1]))
         case Call(function=function, arguments=arguments) if function in _PARTS_OF_TIME:
             return any(a.type.name not in ("date", "timestamp") for a in arguments)
+        case Call(function="unix_micros", arguments=arguments):
+            # What a timestamp is made of.
+            return any(a.type.name != "timestamp" for a in arguments)
         case Call(function=function):
             return function not in _NEVER_RAISE
         case _:

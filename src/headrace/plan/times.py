@@ -121,7 +121,10 @@ def closes_on_grid(node: Aggregate) -> bool:
 
 def join_lag(node: Join) -> int:
     """How far behind the watermark rows still arrive at this join."""
-    left, right = side_times(node)
+    return _lag_between(node, *side_times(node))
+
+
+def _lag_between(node: Join, left: Times, right: Times) -> int:
     if node.time is not None:
         return max(left[node.time.left.name], right[node.time.right.name])
     return max([0, *left.values(), *right.values()])
@@ -160,8 +163,10 @@ def _join_times(node: Join, grid: Hopping | None) -> Times:
         return side_times(node, grid)[0]
     if not node.left.streams():
         return side_times(node, grid)[1]
+    # Both sides are asked once: asked again at each join, a chain of joins would take twice the
+    # time with every further one.
     left, right = side_times(node)
-    lag = join_lag(node)
+    lag = _lag_between(node, left, right)
     times: Times = {}
     if isinstance(node.time, IntervalBound | SameWindow):
         times |= _graph_times(join_graph(node), grid)

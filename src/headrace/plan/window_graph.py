@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -103,8 +105,23 @@ class WindowGraph:
         }
 
 
+#: Numbers with more digits than this are told by their order of magnitude.
+_MOST_DIGITS = 15
+
+
+def format_number(number: Fraction, form: str = ",.4g") -> str:
+    """A cost as text. Those of many windows may be larger than any float.
+
+    >>> format_number(Fraction(7200)), format_number(Fraction(10) ** 400 * 3 / 7)
+    ('7,200', '4.286e+399')
+    """
+    if number < 10**_MOST_DIGITS:
+        return format(float(number), form)
+    return format(Decimal(number.numerator) / number.denominator, ".4g").lower()
+
+
 def graph_text(
-    graph: WindowGraph, costs: Mapping[Hopping, float] | None = None, rows: str = "rows"
+    graph: WindowGraph, costs: Mapping[Hopping, Fraction] | None = None, rows: str = "rows"
 ) -> str:
     """The forest as indented lines; ``rows`` says what the roots are computed from."""
     lines = [rows]
@@ -113,7 +130,7 @@ def graph_text(
         source = graph.sources[window]
         mark = "" if window in graph.asked else " *factor window*"
         parts = f" from {covering_multiplier(window, source)} each" if source is not None else ""
-        cost = "" if costs is None else f", cost {costs[window]:,.4g}"
+        cost = "" if costs is None else f", cost {format_number(costs[window])}"
         lines.append(f"{'   ' * depth}└─ {window.name}{mark}{parts}{cost}")
         for child in graph.derived(window):
             visit(child, depth + 1)
@@ -124,7 +141,7 @@ def graph_text(
 
 
 def graph_cluster(
-    graph: WindowGraph, name: str, title: str, costs: Mapping[Hopping, float] | None = None
+    graph: WindowGraph, name: str, title: str, costs: Mapping[Hopping, Fraction] | None = None
 ) -> list[str]:
     """The forest as a cluster of a DOT graph; factor windows have a dashed border.
 
@@ -137,7 +154,9 @@ def graph_cluster(
     ]
     names = {window: f"{name}_w{index}" for index, window in enumerate(graph.sources)}
     for window, known in names.items():
-        label = window.name if costs is None else f"{window.name}\\ncost {costs[window]:,.4g}"
+        label = (
+            window.name if costs is None else f"{window.name}\\ncost {format_number(costs[window])}"
+        )
         style = 'fillcolor="#fdebc8"'
         if window not in graph.asked:
             style = 'style="rounded,dashed", xlabel="factor"'

@@ -1,7 +1,8 @@
 """In which order the joins of an epoch are computed, from the rows that are there.
 
 What is known of a join grows as it runs: how many rows of each input there are and over which time
-they spread is known of every epoch's files, and how many keys they have is counted in some epochs.
+they spread is known of every epoch's files, and how many keys they have is counted in some epochs;
+what is not counted, such as a key that is computed, is derived from the rest.
 No state depends on the order, so it may be another one in every epoch; it changes when that
 promises to save something.
 
@@ -11,9 +12,10 @@ Paper: Window Join Reordering, Section 6.2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.cost.jobs import SECONDS_PER_JOIN
+from headrace.cost.key_counts import key_counts
 from headrace.cost.window_joins import JoinLoad
 from headrace.optimizer.joins.describe import (
     DescribedJoin,
@@ -52,9 +54,16 @@ class InputCardinality:
     keys: Mapping[tuple[int, int], float | None]
     stretch: float
 
+    def completed(self, graph: JoinGraph) -> InputCardinality:
+        """With a number for every key: one that was not counted is derived from the others."""
+        rates = [(n + o) / self.stretch for n, o in zip(self.new, self.old, strict=True)]
+        return replace(self, keys=key_counts(graph, rates, self.stretch, self.keys))
+
     @property
     def known(self) -> bool:
-        return all(count is not None for count in self.keys.values())
+        """Whether there is anything to order joins by: rows, and a number for every key."""
+        counts = self.keys.values()
+        return any(self.new + self.old) and all(count is not None for count in counts)
 
     def load(self, driver: int | None = None) -> JoinLoad:
         """Of one pass over all rows, or of the new rows of one input against the others."""

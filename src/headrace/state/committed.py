@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.plan.nodes import Sink
 from headrace.planner.pane_layout import PanePlan
 from headrace.state.arrangement import Arrangement, StateFile
 from headrace.state.branches import Branch
@@ -221,3 +222,9 @@ class Intent:
     epoch: int
     batches: dict[str, int]
     idle: frozenset[str] = frozenset()
+
+
+def joins_at(sink: Sink, state: Committed) -> int | None:
+    """From when a query that joins now sees every row; None where nothing was there before it."""
+    seen = (state.greatest.get(stream) for stream in sink.streams())
+    return max((time + 1 for time in seen if time is not None), default=None)

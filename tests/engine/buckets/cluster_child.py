@@ -80,6 +80,7 @@ def main(folder: Path) -> None:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.headrace.executor", "buckets")
         .config("spark.headrace.tasks.rows", "100")
+        .config("spark.headrace.tasks.leastRows", "0")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

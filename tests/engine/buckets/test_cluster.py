@@ -16,7 +16,7 @@ from headrace.native.compare import multiset_difference
 from tests.conftest import REPOSITORY
 from tests.engine.buckets.cluster_child import SQL
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash]
+pytestmark = [pytest.mark.crash, pytest.mark.usefixtures("spark_processes")]
 
 # The same queries over the files as a whole. Windows come out once the watermark has passed them:
 # the greatest time less the delay of ten seconds.

@@ -14,7 +14,7 @@ from headrace.operators.write import Write, Written
 from headrace.plan.types import BIGINT, Schema
 from headrace.state.arrangement import StateFile
 from tests.support.engine import tiny_executor
-from tests.support.in_process import in_process_session
+from tests.support.in_process import NeedsSpark, in_process_session
 
 SCHEMA = Schema.of([("k", BIGINT), ("v", BIGINT)])
 
@@ -33,9 +33,11 @@ def test_a_column_that_nobody_reads(
     query = select(stored, {"k": column("k"), "n": shares})
     write = Write("rows", query, Schema.of([("k", BIGINT), ("n", BIGINT)]), watch=watch)
     seen_only = Write(**{**vars(write), "only_seen": True, "computes_all": True})
+    if not divisor:
+        # What fails in DuckDB is Spark's to judge.
+        with pytest.raises(NeedsSpark):
+            executor.write_all([seen_only])
+        return
     (answer,) = executor.write_all([seen_only])
-    if divisor:
-        assert isinstance(answer, Written)
-        assert answer.seen == ({"rows": 3} if watch else {})
-    else:
-        assert isinstance(answer, Exception)
+    assert isinstance(answer, Written)
+    assert answer.seen == ({"rows": 3} if watch else {})

@@ -26,8 +26,6 @@ from headrace.plan.types import BIGINT, STRING, Schema
 from headrace.state.arrangement import StateFile
 from tests.support.engine import forced, tiny_executor
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = Schema.of([("k", BIGINT), ("v", BIGINT)])
 
 
@@ -130,7 +128,7 @@ def test_the_kernel_needs_nothing_of_this_package() -> None:
     sent_along = cloudpickle.dumps((kernel.run_task, ProbeJoinKernel, spec))
     done = subprocess.run([sys.executable, "-c", program], input=sent_along, capture_output=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == b"{'answers': []} ProbeJoin\n"
+    assert done.stdout == b"{'answers': []} ProbeJoinKernel\n"
 
 
 def test_without_ansi_mode_everything_is_sparks(spark: SparkSession, tmp_path: Path) -> None:
@@ -171,6 +169,7 @@ def test_files_through_pyarrow_are_the_same(tmp_path: Path) -> None:
                         "inner": None,
                         "watch": "count(*) AS n, max(v) AS m",
                         "columns": "*",
+                        "computes_all": False,
                         "outputs": [
                             {
                                 "folder": f"{prefix}{tmp_path}",

@@ -17,8 +17,6 @@ from headrace.engine.ingest.file_streams import FileStream, is_file_stream
 from tests.support.compare import spark_rows
 from tests.support.engine import forced
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = "k BIGINT, v INT, ts TIMESTAMP"
 SQL = "SELECT k, sum(v) AS total FROM s GROUP BY k, window(ts, '1 minute')"
 MICROS = 1_704_067_200_000_000

@@ -42,8 +42,6 @@ from headrace.plan.types import (
 from headrace.sql.render import spark_sql, to_sqlglot
 from tests.support.duck import arrow_table
 
-pytestmark = pytest.mark.spark
-
 
 def moment(micros: int) -> datetime.datetime:
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(

@@ -18,8 +18,6 @@ from headrace.engine.execution.executor import Executor
 from headrace.settings import read_settings
 from tests.support.engine import forced
 
-pytestmark = pytest.mark.spark
-
 KEYS = {"fs.s3a.access.key": "AKIA-ME", "fs.s3a.secret.key": "very secret"}
 
 

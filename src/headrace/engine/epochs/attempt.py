@@ -37,7 +37,7 @@ from headrace.engine.epochs.shared_output import SharedOutput
 from headrace.engine.epochs.shared_rows import materialize_shared
 from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks import QuerySink
-from headrace.errors import SinkError
+from headrace.errors import CheckpointError, SinkError
 from headrace.names import storage_name
 from headrace.operators.base import Operator, Store
 from headrace.operators.counting import count_rows
@@ -377,6 +377,9 @@ class Attempt:
         work = {name: deliver(self._epoch, self._sink(name)) for name in rows}
         for name, ended in self._run_for_queries(work).items():
             left = waiting_rows(state, name)
+            # That a sink's own folder cannot be written is a refusal like another.
+            if isinstance(ended, CheckpointError) and ended.condition == "INVALID_CHECKPOINT":
+                raise ended
             if isinstance(ended, Exception):
                 first = self._epoch.number if left is None else left.files[0].epoch
                 if left is not None and not isinstance(ended, SinkError):

@@ -62,7 +62,7 @@ class LivePlan:
 
     def use(self, queries: Mapping[str, LiveQuery], state: Committed) -> None:
         """Run these queries from now on, over this state."""
-        ran = {} if self.queries else _plans_that_ran(queries, state)
+        ran = {} if self.queries else plans_that_ran(queries, state)
         self.asked = dict(queries)
         self.physical = plan_all(
             queries.values(),
@@ -146,7 +146,7 @@ def _merged_plans(
     return numbers, plans
 
 
-def _plans_that_ran(queries: Mapping[str, LiveQuery], state: Committed) -> dict[str, Node]:
+def plans_that_ran(queries: Mapping[str, LiveQuery], state: Committed) -> dict[str, Node]:
     """The plans of queries before a restart: their own, or those they were merged into."""
     plans = {number: from_json(json.loads(text)) for number, text in state.plans.items()}
     # Equal plans become one and the same, which is what all sharing looks at.

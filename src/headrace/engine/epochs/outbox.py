@@ -14,7 +14,7 @@ from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.execution.spark_errors import one_line
 from headrace.engine.sinks.base import QuerySink
-from headrace.errors import HeadraceError, SinkError
+from headrace.errors import CheckpointError, HeadraceError, SinkError
 from headrace.failpoints import failpoint
 from headrace.operators.write import Write, Writing
 from headrace.state.arrangement import Arrangement, StateFile
@@ -64,7 +64,14 @@ def deliver(epoch: RunningEpoch, sink: QuerySink) -> Writing[int]:
         files = outbox.of(number)
         schema = sink.sink.schema
         rows = Definition(epoch.inputs.bind_files(files, schema), schema)
-        yield from sink.write(replace(epoch, number=number), rows)
+        taken = yield from sink.write(replace(epoch, number=number), rows)
+        waited = sum(file.rows for file in files)
+        if taken != waited:
+            raise CheckpointError(
+                f"of {waited} rows that waited for query {sink.name!r} in epoch {number}, {taken} "
+                f"can be read from {files[0].path}",
+                hint="restore the checkpoint as a whole from a copy, or start with a new one",
+            )
         failpoint("deliver.after")
         outbox.replace(files, [])
         epoch.state.garbage += [(epoch.number, file.path) for file in files]

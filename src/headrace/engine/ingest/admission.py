@@ -59,6 +59,15 @@ class StreamState:
         return self.position > position + max(settings.alignment, self.advance)
 
 
+def waits_since(arrived: float, free_at: float) -> float:
+    """Since when a batch waits for others: while an epoch runs, it waits for nobody.
+
+    An epoch that takes longer than the gather timeout would make tardy whoever delivers next,
+    though it was the epoch that kept them.
+    """
+    return max(arrived, free_at)
+
+
 def admit(
     streams: Mapping[str, StreamState],
     arrivals: Mapping[str, float],

@@ -23,7 +23,7 @@ from headrace.engine.epochs.blame import StreamsBroken
 from headrace.engine.epochs.report import EpochReport
 from headrace.engine.epochs.runner import EpochRunner
 from headrace.engine.execution.spark_errors import one_line
-from headrace.engine.ingest.admission import StreamState, admit, paused
+from headrace.engine.ingest.admission import StreamState, admit, paused, waits_since
 from headrace.engine.ingest.file_streams import FileStream, is_file_stream
 from headrace.engine.ingest.ingest import Ingest, Trigger, Withdrawn
 from headrace.engine.ingest.micro_batch import Batch
@@ -98,6 +98,8 @@ class Coordinator:
         self._states: dict[str, StreamState] = {}
         self._paused: dict[str, str] = {}
         #: Rows that wait for several streams, after which epoch and by which plan.
+        #: When the last epoch was over; before that no batch had anything to wait for.
+        self._free_at = 0.0
         self._held: tuple[int, int, int] = (-1, -1, 0)
         #: Streams that were idle when it was last looked whom that helps, and by which plan.
         self._idle_seen: tuple[frozenset[str], int] = (frozenset(), -1)
@@ -312,7 +314,7 @@ class Coordinator:
             return self._unfinished_epoch(active)
         silent = self._silent(active, now)
         idle = frozenset(silent - self._waiting.keys())
-        arrivals = {s: w.arrived for s, w in self._waiting.items()}
+        arrivals = {s: waits_since(w.arrived, self._free_at) for s, w in self._waiting.items()}
         for stream in self._without_room(active, idle):
             del arrivals[stream]
         states = {stream: self._states[stream] for stream in active}
@@ -426,6 +428,7 @@ class Coordinator:
             return
         # Spark writes its own logs meanwhile, so merging files costs the next batch little.
         self._runner.tidy(self._settings.compaction_files)
+        self._free_at = time.monotonic()
 
     def _give_up(self, errors: Mapping[str, HeadraceError]) -> None:
         """Read some streams no further: their batches come again at the next start."""

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.engine.execution.spark_errors import one_line
 from headrace.engine.ingest.file_streams import folders
+from headrace.engine.ingest.spark_log import with_quick_log
 from headrace.errors import StreamError
 from headrace.failpoints import failpoint
 from headrace.names import quoted
@@ -86,7 +87,8 @@ class Ingest:
 
         logging.getLogger("py4j.clientserver").addFilter(_is_news)
         try:
-            writer = pruned(frame, source).writeStream.foreachBatch(hand_over)
+            rows = pruned(with_quick_log(frame, checkpoint), source)
+            writer = rows.writeStream.foreachBatch(hand_over)
             writer = writer.option("checkpointLocation", checkpoint)
             self._query: StreamingQuery = writer.trigger(**trigger.arguments()).start()  # type: ignore[call-overload]
         except Exception as error:

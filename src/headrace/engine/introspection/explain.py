@@ -7,11 +7,13 @@ now: both come out of ``plan_all``, with what was learnt while queries ran.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.compiler.planning import PlanState, plan_all
+from headrace.engine.epochs.live_plan import plans_that_ran
 from headrace.engine.ingest.file_streams import folder_of
 from headrace.engine.introspection.dry_run import Locations, executors_of
 from headrace.engine.policy import planner_policy
@@ -23,8 +25,9 @@ from headrace.planner.choices import Choices
 from headrace.planner.decision import PlannedQuery
 from headrace.planner.live_query import LiveQuery
 from headrace.planner.merging import TrialMerge, begin_merging
-from headrace.planner.pane_layout import PanePlan
 from headrace.planner.policy import PlannerPolicy
+from headrace.planner.statistics import RuntimeStatistics
+from headrace.state.committed import Committed, joins_at
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
@@ -39,6 +42,9 @@ class ExplainedQuery:
     #: Its name in that plan.
     name: str
     physical: PhysicalPlan
+    #: What was learnt up to now, and what is stored.
+    statistics: RuntimeStatistics
+    state: Committed
 
     @property
     def steps(self) -> list[EpochStep]:
@@ -67,9 +73,9 @@ class ExplainedQuery:
                 if readers > 1 and id(operator) in own
             },
             self.physical.policy,
-            engine.statistics,
+            self.statistics,
             Choices() if engine.plan is None else engine.plan.choices,
-            engine.stored_rows,
+            self._stored_rows,
         )
 
     @property
@@ -87,6 +93,10 @@ class ExplainedQuery:
         places = Locations(checkpoint, folder, folders)
         return executors_of(part, engine.executor, engine.settings, places)
 
+    def _stored_rows(self, store: str) -> int:
+        arrangement = self.state.arrangements.get(store)
+        return 0 if arrangement is None else arrangement.rows
+
 
 class Explaining:
     """Answers for one engine."""
@@ -98,29 +108,38 @@ class Explaining:
         """A query as it runs, or would if it took part now."""
         engine = self._engine
         known = next((own for own in engine.sinks().values() if own.input == sink.input), None)
-        running = engine.plan
+        running, state = engine.plan, self._state
         if known is not None and running is not None and known.name in running.queries:
-            return ExplainedQuery(engine, known, known.name, running.physical)
+            statistics = running.statistics
+            return ExplainedQuery(engine, known, known.name, running.physical, statistics, state)
+        queries: dict[str, LiveQuery] = {}
         if running is not None and engine.active:
-            queries = dict(running.asked)
+            statistics = running.statistics
+            queries |= running.asked
             merging = None if running.merging is None else TrialMerge(running.merging)
-            state = PlanState(self._panes, merging=merging)
+            goes_on = PlanState(state.panes, merging=merging)
         else:
-            queries = {name: LiveQuery(own, None) for name, own in engine.sinks().items()}
-            fresh = begin_merging(self._policy, lambda: engine.statistics.streams)
-            state = PlanState(self._panes, merging=fresh)
+            statistics = RuntimeStatistics.from_json(state.statistics)
+            queries |= {name: _enrolled(own, state) for name, own in engine.sinks().items()}
+            fresh = begin_merging(self._policy, lambda: statistics.streams)
+            ran = plans_that_ran(queries, state)
+            goes_on = PlanState(state.panes, merging=fresh, ran=ran)
         if known is None:
             known = replace(sink, name=_unused(sink.name, queries))
-            queries[known.name] = LiveQuery(known, None)
-        physical = plan_all(queries.values(), state, engine.statistics, self._policy)
-        return ExplainedQuery(engine, known, known.name, physical)
+            queries[known.name] = _enrolled(known, state)
+        physical = plan_all(queries.values(), goes_on, statistics, self._policy)
+        return ExplainedQuery(engine, known, known.name, physical, statistics, state)
 
     def alone(self, plan: Node, sink: Sink) -> PlannedQuery:
         """A plan as it would run over the state that there is, merged with no other."""
-        own = replace(sink, input=plan)
-        state, statistics = PlanState(self._panes), self._engine.statistics
-        physical = plan_all([LiveQuery(own, None)], state, statistics, self._policy)
-        return ExplainedQuery(self._engine, own, own.name, physical).planned
+        own, state = replace(sink, input=plan), self._state
+        running = self._engine.plan
+        statistics = (
+            RuntimeStatistics.from_json(state.statistics) if running is None else running.statistics
+        )
+        goes_on = PlanState(state.panes)
+        physical = plan_all([LiveQuery(own, None)], goes_on, statistics, self._policy)
+        return ExplainedQuery(self._engine, own, own.name, physical, statistics, state).planned
 
     def merged(self) -> Description:
         """All queries merged: as they run, or as they would if the engine were started now."""
@@ -138,10 +157,17 @@ class Explaining:
         return planner_policy(self._engine.settings)
 
     @property
-    def _panes(self) -> PanePlan:
-        """How panes are laid out that were stored already."""
-        runner = self._engine.runner
-        return PanePlan() if runner is None else runner.state.panes
+    def _state(self) -> Committed:
+        """What is stored; nothing where that cannot be read, which a start would tell of."""
+        with suppress(Exception):
+            return self._engine.state()
+        return Committed()
+
+
+def _enrolled(sink: Sink, state: Committed) -> LiveQuery:
+    """A query with the moment from which it sees every row: the one it has, or would have now."""
+    record = state.queries.get(sink.name)
+    return LiveQuery(sink, joins_at(sink, state) if record is None else record.starts_at)
 
 
 def _unused(name: str, queries: Collection[str]) -> str:

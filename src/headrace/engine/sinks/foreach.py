@@ -30,6 +30,7 @@ from headrace.failpoints import failpoint
 from headrace.names import folded
 from headrace.operators.write import Write, Writing
 from headrace.plan.nodes import Sink
+from headrace.spark_sessions import in_session
 
 # How often (seconds) it is looked whether an epoch that waits for a function was abandoned.
 _LOOK = 0.05
@@ -106,6 +107,7 @@ class ForeachBatchSink(QuerySink):
         self._recent_rows: int | None = None
 
     def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
+        count = None
         if epoch.executor.is_few(self._recent_rows):
             # Together with what other queries put out, and handed over as it is.
             written = yield Write(self.name, rows.query, rows.schema)
@@ -114,9 +116,9 @@ class ForeachBatchSink(QuerySink):
         else:
             frame = in_session(self._spark, epoch.executor.frame(rows.query)).persist()
             epoch.executor.count_jobs(1)
-            count = frame.count()
-        self._recent_rows = count
         try:
+            # Within: rows that cannot be read must not stay in Spark's cache as what they were.
+            count = self._recent_rows = frame.count() if count is None else count
             if count:
                 key = epoch.checkpoint.root, folded(self.name)
                 self._hand_over(key, frame, epoch.number, epoch.executor.gate)
@@ -164,12 +166,3 @@ class ForeachBatchSink(QuerySink):
             f"{call.epoch}, the limit of spark.headrace.sink.timeout",
             hint="find out what it waits for, or raise the setting",
         ) from call.error
-
-
-def in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """The same rows as a DataFrame of another session, with that session's views and settings."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    plan = frame._jdf.queryExecution().analyzed()
-    dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
-    return DataFrame(dataset, spark)

@@ -148,7 +148,7 @@ class DeltaJoin(Operator):
         return spans
 
     def _counted(self, epoch: Epoch) -> InputCardinality:
-        """The rows that can take part, as far as the files tell."""
+        """The rows that can take part, as far as the files tell, and their keys."""
         everyone = list(range(len(self._inputs)))
         spans = self._spans(epoch, everyone)
         names = [source.rows.store.name for source in self._inputs]
@@ -157,7 +157,7 @@ class DeltaJoin(Operator):
         edges = [edge for span in spans for edge in span if edge is not None]
         fresh = [s for source in self._inputs if (s := source.rows.new_span(epoch)) is not None]
         edges += [edge for span in fresh for edge in span]
-        return InputCardinality(
+        counted = InputCardinality(
             tuple(new),
             tuple(max(0, t - n) for t, n in zip(total, new, strict=True)),
             {
@@ -169,6 +169,7 @@ class DeltaJoin(Operator):
             },
             float(max(1, max(edges) - min(edges))),
         )
+        return counted.completed(self._graph)
 
     def _one_pass(self, epoch: Epoch, order: Order, counted: InputCardinality) -> exp.Query | None:
         """Everything that can take part, without the results that are not new."""

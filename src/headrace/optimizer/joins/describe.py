@@ -8,6 +8,7 @@ from itertools import permutations
 from typing import Any
 
 from headrace.cost.cost import Cost, unknown_cost
+from headrace.cost.join_sizes import JoinSizes, mask_of
 from headrace.cost.window_joins import JoinLoad
 from headrace.names import folded
 from headrace.optimizer.joins.properties import Level, classify
@@ -35,6 +36,8 @@ from headrace.plan.text import join_time_text
 from headrace.stats.figure import Estimated
 
 UNIT = "s per hour of the streams"
+ROWS = "rows per hour"
+HOUR = 3_600_000
 #: How many orders, and how many refusals, are told in text.
 MOST_TOLD = 8
 
@@ -49,6 +52,8 @@ class DescribedJoin:
     chosen: JoinOrder
     orders: tuple[JoinOrder, ...]
     refused: tuple[tuple[Order, str], ...]
+    #: How many rows joins give, while something is known of the streams.
+    sizes: JoinSizes | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,7 +86,18 @@ class DescribedJoin:
         yield f"order {self.name(self.chosen)}, {_cost_in_words(self.chosen)}"
         for position, step in enumerate(self.chosen.steps):
             later = self.chosen.steps[position + 1 :]
-            yield "   " + step_text(self.graph, step, later)
+            yield "   " + step_text(self.graph, step, later) + self._rows_in_words(step)
+
+    def _rows_in_words(self, step: JoinStep) -> str:
+        rows = self.hourly_rows(step)
+        return f", gives {rows}" if rows.known else ""
+
+    def hourly_rows(self, step: JoinStep) -> Cost:
+        """Rows that come out of a join, as the order was chosen by them."""
+        if self.sizes is None:
+            return unknown_cost(ROWS)
+        rows = self.sizes.rows(mask_of(inputs_of((step.left, step.right))))
+        return Cost(Estimated(rows * HOUR), ROWS)
 
     def _others(self, orders: list[JoinOrder]) -> Iterator[str]:
         names = [self.name(order) for order in orders]
@@ -96,6 +112,14 @@ class DescribedJoin:
             "inputs": list(self.names),
             "level": None if self.level is None else self.level.value,
             "order": self.name(self.chosen),
+            "joins": [
+                {
+                    "left": order_text(step.left, self.names),
+                    "right": order_text(step.right, self.names),
+                    "rows": self.hourly_rows(step).to_json(),
+                }
+                for step in self.chosen.steps
+            ],
             "orders": [
                 {
                     "order": self.name(order),
@@ -131,7 +155,7 @@ def hourly_cost(order: JoinOrder) -> Cost:
     """Seconds of work for an hour of the streams' own time."""
     if order.cost is None:
         return unknown_cost(UNIT)
-    return Cost(Estimated(order.cost * 3_600_000), UNIT)
+    return Cost(Estimated(order.cost * HOUR), UNIT)
 
 
 def step_text(graph: JoinGraph, step: JoinStep, later: tuple[JoinStep, ...]) -> str:
@@ -184,8 +208,9 @@ def _described(
     wanted = join.order or (running.get(identity) if moves else graph.written)
     chosen = orders[0] if wanted is None else _find(graph, wanted, orders, load)
     level = classify([edge.time for edge in graph.times]) if graph.timed else None
+    sizes = None if load is None else join_cost(graph, load).sizes
     return DescribedJoin(
-        join, graph, level, chosen, tuple(orders), tuple(_refused(graph, disabled))
+        join, graph, level, chosen, tuple(orders), tuple(_refused(graph, disabled)), sizes
     )
 
 

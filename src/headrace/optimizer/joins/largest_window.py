@@ -82,3 +82,21 @@ def only_window(windows: Iterable[Hopping]) -> Hopping | None:
     top = largest(known)
     divide = all(top.slide % w.slide == 0 or w.slide % top.slide == 0 for w in known)
     return top if divide and is_nesting(known) else None
+
+
+def shared_ends(windows: Iterable[Hopping]) -> Hopping | None:
+    """The instants at which a window of each kind ends, as the starts of windows; None if there is
+    none, or if they do not come round again with the longest slide.
+
+    >>> shared_ends([Hopping(30, 30), Hopping(10, 10)])
+    Hopping(length=30, slide=30, offset=0)
+    >>> shared_ends([Hopping(30, 30), Hopping(5, 30)])
+    """
+    known = list(windows)
+    slowest = max(known, key=lambda w: w.slide)
+    end = slowest.offset + slowest.length
+    for window in known:
+        begin = end - window.length - window.offset
+        if slowest.slide % window.slide or begin % window.slide:
+            return None
+    return Hopping(slowest.slide, slowest.slide, end)

@@ -3,6 +3,7 @@
 ``fold_constants`` and ``merge_filters`` give a condition one spelling.
 ``push_filter_through_project``, ``push_filter_through_union``, ``push_filter_into_join`` and
 ``push_filter_through_aggregate`` move filters towards the streams; ``merge_projections``,
-``prune_columns`` and ``remove_trivial_projection`` drop what nobody reads. ``early_aggregation``
-marks aggregates over joins that may be computed from sets.
+``prune_columns`` and ``remove_trivial_projection`` drop what nobody reads;
+``largest_window_only`` makes joins in processing time one tree, whose order is free.
+``early_aggregation`` marks aggregates over joins that may be computed from sets.
 """

@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import log2
 
 from headrace.cost.cost import Cost, unknown_cost
 from headrace.cost.factor_windows import PaperCost
 from headrace.cost.panes import PaneCost
 from headrace.optimizer.windows.published import min_cost_graph, min_cost_graph_with_factors
+from headrace.optimizer.windows.steiner import best_graph
 from headrace.plan.coverage import Coverage
+from headrace.plan.durations import SECOND
 from headrace.plan.window_graph import WindowGraph
 from headrace.plan.windows import Hopping, common_pane
 from headrace.stats.figure import Estimated
@@ -90,6 +93,7 @@ def layouts(
         found.append(("windows share", _from_graph(_published(windows, load, False))))
     if sharing is Sharing.FACTORS:
         found.append(("published factor windows", _from_graph(_published(windows, load, True))))
+        found.append(("best factor windows", _from_graph(_best(windows, load))))
         found.append(("one common pane", _common(windows)))
         if load is not None:
             found += [("merged panes", layout) for layout in _merged(windows, load)]
@@ -100,7 +104,8 @@ def layouts(
         RankedLayout(name, layout, layout_cost(layout, load)) for layout, name in named.items()
     ]
     if model is CostModel.PAPER:
-        wanted = _from_graph(_published(windows, load, sharing is Sharing.FACTORS))
+        factors = sharing is Sharing.FACTORS
+        wanted = _from_graph(_best(windows, load) if factors else _published(windows, load, False))
         return sorted(ranked, key=lambda r: r.layout != wanted)
     if load is None:
         return sorted(ranked, key=lambda r: _passes_then_length(r.layout))
@@ -134,11 +139,33 @@ def pane_of(windows: Iterable[Hopping]) -> Hopping:
 
 
 def _published(windows: list[Hopping], load: Load | None, factors: bool) -> WindowGraph:
-    """The paper's graph. Its rate is that of the load, or one row a second."""
-    per_second = load.rows / load.milliseconds * 1_000 if load is not None else 1.0
-    costs = PaperCost.of(windows, per_second, 1_000)
+    """The paper's graph."""
     build = min_cost_graph_with_factors if factors else min_cost_graph
-    return build(windows, Coverage.PARTITIONED, costs)
+    return build(windows, Coverage.PARTITIONED, _paper_cost(windows, load))
+
+
+def _best(windows: list[Hopping], load: Load | None) -> WindowGraph:
+    """The graph that costs least by the paper's model.
+
+    Always under PARTITIONED: what is stored are panes, for a hopping window those it consists of.
+    """
+    return _searched(tuple(windows), _paper_cost(windows, load))
+
+
+@lru_cache(maxsize=1_000)
+def _searched(windows: tuple[Hopping, ...], costs: PaperCost) -> WindowGraph:
+    return best_graph(windows, Coverage.PARTITIONED, costs).graph
+
+
+def _paper_cost(windows: list[Hopping], load: Load | None) -> PaperCost:
+    """The rate is that of the load, or one row a second.
+
+    As a power of two: which windows are best hardly depends on it, and loads change all the time.
+    """
+    rate = 1.0
+    if load is not None and load.rows > 0:
+        rate = 2.0 ** round(log2(load.rows * SECOND / load.milliseconds))
+    return PaperCost.of(windows, rate, SECOND)
 
 
 def _from_graph(graph: WindowGraph) -> PaneLayout:

@@ -3,10 +3,12 @@
 Right for aggregates with partial states: under COVERED for those that may count a row twice (MIN,
 MAX), under PARTITIONED for all. Holistic aggregates have no part in it.
 
-Two places go beyond the letter of the paper. Algorithm 5 takes factor windows from the divisors of
-the lengths alone, which for hopping windows gives windows that do not partition them: a slide must
-be a multiple too (Theorem 4). And Algorithm 2 tries every length for a slide, where the benefit is
-a convex function of the length, so that the shortest and the longest valid ones are enough.
+Three places go beyond the letter of the paper. Algorithm 5 takes factor windows from the divisors
+of the lengths alone, which for hopping windows gives windows that do not partition them: a slide
+must be a multiple too (Theorem 4). Algorithm 2 tries every length for a slide, where the benefit is
+a convex function of the length, so that the shortest and the longest valid ones are enough. And
+Algorithm 4 calls every factor window of two others a benefit, which it may not be for windows that
+pause between their intervals.
 
 Paper: Factor Windows, Section II-C, Section III-B, Algorithm 1, Definition 6, Section IV-A,
 Equation 2, Section IV-B, Algorithm 2, Section IV-C, Algorithm 3, Section IV-D, Algorithm 4,
@@ -17,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import gcd
 
 from headrace.cost.factor_windows import PaperCost
+from headrace.optimizer.windows.divisors import divisors
 from headrace.plan.coverage import Coverage, is_derived_from
 from headrace.plan.window_graph import WindowGraph
 from headrace.plan.windows import Hopping, common_pane
@@ -93,16 +97,16 @@ def targets(windows: Iterable[Hopping], coverage: Coverage, costs: PaperCost) ->
     return found
 
 
-def benefit(factor: Hopping, target: Target, costs: PaperCost) -> float:
+def benefit(factor: Hopping, target: Target, costs: PaperCost) -> Fraction:
     """Equations 1 and 2: what is saved by putting the factor window in."""
-    before = sum(costs.step(w, target.source) for w in target.downstream)
-    after = sum(costs.step(w, factor) for w in target.downstream)
+    before = sum((costs.step(w, target.source) for w in target.downstream), Fraction(0))
+    after = sum((costs.step(w, factor) for w in target.downstream), Fraction(0))
     return before - after - costs.step(factor, target.source)
 
 
 def best_covering_factor(target: Target, costs: PaperCost) -> Hopping | None:
     """Algorithm 2: the best factor window under "covered by"."""
-    best, most = None, 0.0
+    best, most = None, Fraction(0)
     for factor in covering_candidates(target):
         saved = benefit(factor, target, costs)
         if saved > most:
@@ -128,20 +132,19 @@ def covering_candidates(target: Target) -> list[Hopping]:
 
 
 def is_beneficial(factor: Hopping, target: Target, costs: PaperCost) -> bool:
-    """Algorithm 4: whether a tumbling factor window helps, for a tumbling target."""
-    if len(target.downstream) >= 2:
-        return True
-    (only,) = target.downstream
-    instances = only.length / only.slide
-    if instances == 1:
-        return False
-    multiplicity = costs.period / only.length
-    if instances >= 3 and multiplicity >= 3:
-        return True
-    if multiplicity == 1:
-        return False
-    bound = 1 + multiplicity / ((multiplicity - 1) * (instances - 1))
-    return factor.length / target.window.length >= bound
+    """Algorithm 4: whether a tumbling factor window costs no more than it saves.
+
+    With ``x`` for the items that one factor window takes in from its target, it does if and only if
+    ``λ (x - 1) >= x`` (Equation 7). The paper's cases follow from it: λ is at least the number of
+    the downstream windows, as long as these do not pause between their intervals, and ``x`` is at
+    least 2, as long as the target is a window. Windows may pause here, and rows may be fewer than
+    units of time, so the inequality itself is tested.
+    """
+    times = sum(
+        (costs.occurrences(w) * w.length / costs.period for w in target.downstream), Fraction(0)
+    )
+    taken = costs.items(factor, target.source)
+    return times * (taken - 1) >= taken
 
 
 def partitioning_candidates(target: Target, costs: PaperCost) -> list[Hopping]:
@@ -156,14 +159,18 @@ def partitioning_candidates(target: Target, costs: PaperCost) -> list[Hopping]:
 
 
 def best_partitioning_factor(target: Target, costs: PaperCost) -> Hopping | None:
-    """Algorithm 5: the best of the candidates that do not depend on each other."""
+    """Algorithm 5: the best of the candidates that do not depend on each other.
+
+    A candidate that saves just what it costs is none that is put in.
+    """
     candidates = partitioning_candidates(target, costs)
     independent = [
         f
         for f in candidates
         if not any(o != f and is_derived_from(o, f, Coverage.PARTITIONED) for o in candidates)
     ]
-    return max(independent, key=lambda f: benefit(f, target, costs), default=None)
+    best = max(independent, key=lambda f: benefit(f, target, costs), default=None)
+    return best if best is not None and benefit(best, target, costs) > 0 else None
 
 
 def min_cost_graph_with_factors(
@@ -208,6 +215,4 @@ def _divisors(number: int, multiple_of: int) -> Sequence[int]:
     """
     if number % multiple_of:
         return []
-    rest = number // multiple_of
-    small = [d for d in range(1, int(rest**0.5) + 1) if rest % d == 0]
-    return sorted({multiple_of * d for s in small for d in (s, rest // s)})
+    return [multiple_of * divisor for divisor in divisors(number // multiple_of)]

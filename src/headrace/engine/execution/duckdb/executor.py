@@ -1,8 +1,9 @@
 """The bucket executor: runs definitions in DuckDB inside Spark tasks.
 
 Spark schedules, distributes and retries; a task opens the files that it needs itself. All writes
-that are asked for together and that can run here run in one Spark job. What cannot is left to the
-Spark executor, with the reason.
+that are asked for together and that can run here run in one Spark job; where they are few rows, the
+same kernel runs them in this process, in less time than a job takes to begin. What cannot run here
+is left to the Spark executor, with the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from headrace.engine.checkpoint import processes
-from headrace.engine.checkpoint.files import Files, plain_path
+from headrace.engine.checkpoint.files import Files, is_local, plain_path
 from headrace.engine.checkpoint.hadoop_files import OBJECT_STORES
 from headrace.engine.execution.duckdb import kernel, local_index, probe_kernel, remote_files
 from headrace.engine.execution.duckdb.answers import Answers
@@ -189,6 +190,47 @@ class BucketExecutor:
                 self._files.of(folder).make_folder(folder)
 
     def _run(self, pieces: list[Piece]) -> dict[int, Outcome]:
+        """All pieces, by this process where they are few rows, or else by a job."""
+        if not self._are_small(pieces):
+            return self._run_in_tasks(pieces)
+        outcomes = self._run_here(pieces)
+        # Whatever is wrong with them here, tasks may know better, and Spark has the last word.
+        others = [piece for piece in pieces if piece.index not in outcomes]
+        return outcomes | self._run_in_tasks(others) if others else outcomes
+
+    def _are_small(self, pieces: list[Piece]) -> bool:
+        """Whether a job would take longer to begin than the pieces take to do."""
+        total = 0
+        for translated in {piece.index: piece.translated for piece in pieces}.values():
+            # Indexes are kept where tasks are.
+            if translated.probed or translated.rows is None:
+                return False
+            if not all(map(is_local, [*_read(translated), translated.write.path or ""])):
+                return False
+            total += max(translated.rows, translated.write.expected_rows or 0)
+        return total < self._settings.task_least_rows
+
+    def _run_here(self, pieces: list[Piece]) -> dict[int, Outcome]:
+        """Do what tasks would do in this process; what fails is left out."""
+        (spec,) = task_specs(pieces, 1, self._settings.task_memory)
+        spec["folder"] = getattr(self._session.sparkContext, "_temp_dir", None)
+        answers = {piece.index: Answers(piece) for piece in pieces}
+        try:
+            found = kernel.run_task(spec)["answers"]
+        except Exception:
+            return {}
+        for answer in found:
+            answers[answer["write"]].add(answer)
+        outcomes = {}
+        for index, given in answers.items():
+            if given.error is None:
+                outcomes[index] = self._outcome(given)
+                continue
+            for file in given.files:
+                self._files.of(file.path).delete(file.path)
+        return outcomes
+
+    def _run_in_tasks(self, pieces: list[Piece]) -> dict[int, Outcome]:
         """The job: all pieces, shared out to as many tasks as run at once."""
         specs = task_specs(pieces, self._tasks, self._settings.task_memory)
         for spec in specs:
