@@ -11,6 +11,8 @@ there are w = λT rows of a stream, so that a window of other size is one of oth
   and, for fewer rows, against plain Structured Streaming.
 
 A plan is measured by what its epochs take; starting and stopping queries is the same for all.
+
+Paper: Early Aggregation, Section 7.2.1, Section 7.2.2, Section 7.2.3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The settings of the paper: what its streams are like, its sweeps and its showcases.
 
 A setting is also seen as the cost models see it, the paper's and the engine's.
+
+Paper: Early Aggregation, Section 7.1.2.
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@ Four questions, each with its own cases:
 
 The clock of an order runs while micro-batches are processed, as that of a sustained throughput
 does; that of a comparison with plain Spark runs from start to end.
+
+Paper: Window Join Reordering, Section 7.2, Section 7.3.1, Section 7.3.2, Section 7.3.3,
+Section 7.3.4, Section 7.3.5.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ it in the environment variable ``HEADRACE_BENCH_CASES``:
 
 All but the last plan without running anything (``planning``); seconds are then those of
 planning a set, and rows the number of its queries.
+
+Paper: Query Merging, Section 8.2.1, Section 8.2.2, Section 8.2.3, Section 8.3, Section 8.4.
 """
 
 from __future__ import annotations

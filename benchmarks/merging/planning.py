@@ -4,6 +4,8 @@ After Sections 8.2 and 8.3 of the query-merging paper. Sharing efficiency is the
 operators that queries have, sources and sinks among them, the percentage that is left out because
 an equal one is there. *Complete* sharing takes whole queries or nothing, *partial* sharing any part
 of them. Whole numbers have no bounds here (``unbounded``), as in the paper.
+
+Paper: Query Merging, Section 8.2.1, Section 8.2.2, Section 8.2.3, Section 8.3.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A set is a text file with a query per line, as a C++ program would build it:
 ``Query::from("example1").filter(Attribute("a")<5).sink(NullOutputSinkDescriptor::create());``
 Every operator becomes one node of the plan, so that nodes can be counted as the paper counts them.
+
+Paper: Query Merging, Section 8.1.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A step adds an operator or two to a plan. Its forms mean the same: ``a > b`` and ``b - 3 < a - 3``,
 or two filters in either order. They are the rewrite rules of the query-merging paper's generator;
 windows have one form only, since plans hold them in milliseconds.
+
+Paper: Query Merging, Section 8.1.
 """
 
 from __future__ import annotations

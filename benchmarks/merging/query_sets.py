@@ -6,6 +6,8 @@ that mean the same. The queries of a group are one seed query, in forms that dif
 No two seeds mean the same. The first step of each bounds two columns of its stream by figures that
 no other seed has for these columns, and no later filter looks at them again. Later filters cannot
 contradict each other: they hold where columns decrease steeply, from the first to the last.
+
+Paper: Query Merging, Section 8.1.
 """
 
 from __future__ import annotations

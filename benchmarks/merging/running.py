@@ -15,6 +15,8 @@ warms up, and has its results compared with those of the group's query in *alone
 writes nothing (``noop``, as in the paper), and its figures count. A thousand results have to go
 somewhere in life, so *alone* and *merged* then write Parquet once more, by the clock. A run is all
 from the start of the queries to the end of the streams; reading SQL before is told apart.
+
+Paper: Query Merging, Section 8.4.
 """
 
 from __future__ import annotations

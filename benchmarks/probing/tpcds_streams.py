@@ -5,6 +5,8 @@ from DuckDB's generator, whose extension is published for older releases of Duck
 that Headrace uses, so it runs in a virtual environment of its own. Tables are kept in the user's
 cache, since they are always the same. Rows are shuffled, again always in the same way, and get an
 event time: all four streams cover the same span, as if each came in at a steady rate.
+
+Paper: Multi-Way Joins, Section 5.1.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ has a thousand events of 200 keys. Three questions, each with its own cases:
 - *limit*: how far from a Spark batch job that only computes the finest panes;
 - *choice*: whether the plan that was chosen is the best of those that could have been, also where
   there are so many keys that sharing saves little.
+
+Paper: Factor Windows, Section V-B, Table I, Table II, Section V-D, Table III, Section V-E.
 """
 
 from __future__ import annotations

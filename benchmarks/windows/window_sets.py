@@ -1,6 +1,8 @@
 """Sets of windows as in the evaluation of "Factor Windows" (Algorithm 6): random and sequential.
 
 Seeds and multipliers are the paper's: slides {5, 10, 20}, lengths {2, 5, 10}, up to 50 times.
+
+Paper: Factor Windows, Section V-A, Algorithm 6.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _HOW = {
 
 
 @dataclass(frozen=True)
-class Context:
+class BuilderContext:
     """What every builder of a session needs."""
 
     catalog: Catalog
@@ -64,7 +64,7 @@ class QueryBuilder:
     ``checked`` is the plan so far: of a join, before its columns are chosen.
     """
 
-    context: Context
+    context: BuilderContext
     syntax: exp.Query
     checked: Node
     name: str | None = None
@@ -80,7 +80,7 @@ class QueryBuilder:
         time_zone: str | None = None,
     ) -> QueryBuilder:
         """A stream or a table to begin with."""
-        context = Context(catalog, make_query, function_type, time_zone)
+        context = BuilderContext(catalog, make_query, function_type, time_zone)
         table = exp.Table(this=exp.to_identifier(name, quoted=True))
         select = exp.Select(expressions=[exp.Star()]).from_(table)
         return cls(context, select, context.binder().bind(select))

@@ -16,6 +16,7 @@ from headrace.planner import DECISIONS
 from headrace.settings import settings_table
 from headrace.sql import functions_table
 from headrace.sql.refusals import REFUSALS
+from tests.docs.papers import papers_part
 from tests.sql.catalog import CATALOG
 from tests.sql.test_refusals import EXAMPLES, MARK
 from tests.support.registering import registered
@@ -140,6 +141,7 @@ def switches_part() -> str:
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "settings.md": {"settings": settings_part, "switches": switches_part},
     "design.md": {"decisions": decisions_part},
+    "papers.md": {"papers": papers_part},
     "sql.md": {
         "refusals": refusals_part,
         "scalars": scalars_part,

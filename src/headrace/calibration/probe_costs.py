@@ -2,6 +2,8 @@
 
 Measured on the code that tasks run, in this process: a probe is so short that anything around it
 would hide it.
+
+Paper: Multi-Way Joins, Section 4.1.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 For early aggregation the paper times the processing of 10,000 tuples; here an epoch is timed over
 many rows and over few, and what is between the two is what the rows cost. Phases are told apart: an
 epoch first takes its rows in (storing them, or aggregating them), and then joins what closed.
+
+Paper: Early Aggregation, Section 7.1.1.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from headrace.cli.console import err, out
 from headrace.pipeline import load_pipeline
 
 
-class Mode(StrEnum):
+class ExplainMode(StrEnum):
     simple = "simple"
     extended = "extended"
     cost = "cost"
@@ -24,14 +24,16 @@ class Mode(StrEnum):
 def explain(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A pipeline file.", metavar="FILE")],
-    mode: Annotated[Mode, typer.Option(help="How much to print, and in which form.")] = Mode.simple,
+    mode: Annotated[
+        ExplainMode, typer.Option(help="How much to print, and in which form.")
+    ] = ExplainMode.simple,
     json: Annotated[bool, typer.Option("--json", help="The same as --mode json.")] = False,
 ) -> None:
     """Print the plan of every query of a pipeline file."""
     from headrace.cli.assemble import assemble
     from headrace.cli.spark import spark_session
 
-    mode = Mode.json if json else mode
+    mode = ExplainMode.json if json else mode
     pipeline = load_pipeline(file)
     with (
         err.status("planning"),
@@ -42,15 +44,15 @@ def explain(
     print_plans(plans, mode)
 
 
-def print_plans(plans: dict[str, str], mode: Mode) -> None:
+def print_plans(plans: dict[str, str], mode: ExplainMode) -> None:
     """Plans for people with a heading each; as JSON, one object by query name."""
-    if mode is Mode.json:
+    if mode is ExplainMode.json:
         print(
             json_text.dumps({name: json_text.loads(plan) for name, plan in plans.items()}, indent=1)
         )
         return
     for number, (name, plan) in enumerate(plans.items()):
-        if mode is Mode.dot:
+        if mode is ExplainMode.dot:
             print(f"// {name}")
         else:
             # A rule as wide as the screen for people, a plain heading in a file.

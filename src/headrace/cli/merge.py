@@ -50,7 +50,7 @@ _PLAIN_TYPES = frozenset(
 )
 
 
-class Mode(StrEnum):
+class MergeMode(StrEnum):
     simple = "simple"
     json = "json"
     dot = "dot"
@@ -97,7 +97,7 @@ def merge(
         Arithmetic | None,
         typer.Option(help="Whether sums may overflow (exact).", show_default="setting"),
     ] = None,
-    mode: Annotated[Mode, typer.Option(help="In which form to print it.")] = Mode.simple,
+    mode: Annotated[MergeMode, typer.Option(help="In which form to print it.")] = MergeMode.simple,
     json: Annotated[bool, typer.Option("--json", help="The same as --mode json.")] = False,
 ) -> None:
     """Print what queries share, wholly or in part; nothing runs.
@@ -108,7 +108,7 @@ def merge(
     from headrace.merge.describe import describe
     from headrace.merge.printing import explain_merged, to_json
 
-    mode = Mode.json if json else mode
+    mode = MergeMode.json if json else mode
     pipeline = _read(files)
     settings = read_settings(pipeline.settings)
     chosen = strategy or settings.merge_strategy
@@ -122,13 +122,13 @@ def merge(
         )
         ended = time.perf_counter()
     described = describe(merged)
-    if mode is Mode.json:
+    if mode is MergeMode.json:
         seconds = {"planning": round(planned - began, 4), "merging": round(ended - planned, 4)}
         report = {"files": [str(file) for file in files], "arithmetic": arithmetic.value}
         found = redacted_json({**report, "seconds": seconds, **to_json(described)})
         print(json_text.dumps(found, indent=1))
         return
-    if mode is Mode.simple:
+    if mode is MergeMode.simple:
         times = f"planned in {_duration(planned - began)}, merged in {_duration(ended - planned)}"
         print(f"{times}\n")
     print(explain_merged(described, mode.value).rstrip())

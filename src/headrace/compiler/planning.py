@@ -2,6 +2,8 @@
 
 Running, explaining, checking a new query and naming its stores all come here, so that none of them
 can disagree with another.
+
+Paper: Query Merging, Section 3.
 """
 
 from __future__ import annotations

@@ -14,6 +14,9 @@ its group and not by itself. Per millisecond of the streams' time, with r rows o
 s are stored and n are joined,
 
     Σ inputs [ UPDATE s + GROUP r if aggregated + PROBE n ] + PAIR (all joined rows)
+
+Paper: Early Aggregation, Section 6.3, Equations 1-4, Section 7.1.1, Equations 5-12,
+Equations 13-22, Appendix B.
 """
 
 from __future__ import annotations

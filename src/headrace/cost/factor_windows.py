@@ -13,6 +13,8 @@ a fraction here, which ranks plans as well.
 All figures are fractions of whole numbers, of any size. The period of windows of a second beside
 windows of years, or of many lengths without a common divisor, has more digits than a float can
 tell apart, and may be larger than any float.
+
+Paper: Factor Windows, Section III-B, Equation 1.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ What is ours:
 - A pair without statistics has no cost. ``sequence_rank`` counts such pairs first.
 
 Both models take γ and μ of a pair for the same whatever was probed before.
+
+Paper: Multi-Way Joins, Section 3.2, Equations 1-3, Section 4.1, Equations 4-8, Section 5.3.
 """
 
 from __future__ import annotations

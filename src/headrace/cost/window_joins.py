@@ -12,6 +12,8 @@ and R costs
     MOVE (rows(L) · repeats + rows(R)) + PAIR · compared + MAKE · rows(L ∪ R)
 
 where rows that may match in two buckets of time are repeated, and rows of a bucket are compared.
+
+Paper: Window Join Reordering, Section 6.1, Table 3.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 What joined rows of sets amount to in the output: a row of one set stands for as many pairs as the
 other sets' rows have rows. Sums and counts are multiplied by that number, extremes are what they
 are. An average is a sum and a count.
+
+Paper: Early Aggregation, Section 4, Definition 5.
 """
 
 from __future__ import annotations

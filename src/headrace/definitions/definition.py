@@ -205,12 +205,12 @@ def apply_row_by_row(node: Filter | Project, rows: Definition) -> Definition:
 def _filtered(node: Filter, rows: Definition) -> exp.Select:
     certain = list(takewhile(lambda part: not can_raise(part), conjuncts(node.predicate)))
     rest = conjuncts(node.predicate)[len(certain) :]
-    kept = select(rows.query, None, map(to_sqlglot, certain))
+    safely_filtered = select(rows.query, None, map(to_sqlglot, certain))
     if not rest:
-        return kept
+        return safely_filtered
     condition = one_after_the_other(map(to_sqlglot, rest))
     assert condition is not None
-    return select(held(kept, "__kept"), keep(node.schema.names), [condition])
+    return select(held(safely_filtered, "__kept"), keep(node.schema.names), [condition])
 
 
 def qualify(
@@ -227,10 +227,6 @@ def qualify(
 def null_columns(schema: Schema) -> dict[str, Sql]:
     """A NULL of the right type for each column."""
     return {f.name: exp.Cast(this=exp.Null(), to=data_type(f.type)) for f in schema}
-
-
-def is_row_by_row(node: Node) -> bool:
-    return isinstance(node, Filter | Project)
 
 
 def is_table_join(node: Node) -> bool:

@@ -3,6 +3,8 @@
 A join on the key alone compares all rows of a key. Both sides get a bucket of time as a further
 equal key; where a match may lie in a neighbour bucket, one side is repeated there. The exact
 condition decides in the end.
+
+Paper: Window Join Reordering, Section 2.2.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ def exact_condition(time: JoinTime) -> list[Sql]:
     match time:
         case IntervalBound(left=left, right=right, lower=lower, upper=upper):
             a, b = micros(column(left.name)), micros(column(right.name))
-            found: list[Sql] = []
+            bounds: list[Sql] = []
             if lower is not None:
-                found.append(b >= a + number(lower * 1_000))
+                bounds.append(b >= a + number(lower * 1_000))
             if upper is not None:
-                found.append(b.copy() <= a.copy() + number(upper * 1_000))
-            return found
+                bounds.append(b.copy() <= a.copy() + number(upper * 1_000))
+            return bounds
         case SameWindow(left=left, right=right, window=window):
             return [_share_window(window, millis(column(left.name)), millis(column(right.name)))]
         case _:

@@ -84,14 +84,14 @@ def _bucketed(
 ) -> tuple[exp.Select, exp.Select, Sql | None]:
     """Give both sides a bucket of time, by the condition that leaves the fewest rows in one."""
     for time in sorted(_conditions(shape, left, right), key=_coarseness):
-        found = buckets(time, time.left.name, time.right.name, reach_of(time))
-        if found is None:
+        time_buckets = buckets(time, time.left.name, time.right.name, reach_of(time))
+        if time_buckets is None:
             continue
         name = "_".join(map(str, sorted(left.inputs | right.inputs)))
         ours, theirs = f"__left_{name}", f"__right_{name}"
         return (
-            with_bucket(select(left.query, None), found.present, ours, found.repeats),
-            with_bucket(select(right.query, None), found.added, theirs, False),
+            with_bucket(select(left.query, None), time_buckets.present, ours, time_buckets.repeats),
+            with_bucket(select(right.query, None), time_buckets.added, theirs, False),
             exp.EQ(this=column(ours), expression=column(theirs)),
         )
     return left.query, right.query, None
@@ -100,7 +100,7 @@ def _bucketed(
 def _conditions(shape: JoinShape, left: Part, right: Part) -> list[JoinTime]:
     """Conditions on time between two parts, written or implied, read from the left."""
     graph = shape.graph
-    found = [
+    conditions = [
         edge.time if edge.left in left.inputs else swapped(edge.time)
         for edge in graph.times
         if edge.joins(left.inputs, right.inputs)
@@ -109,8 +109,8 @@ def _conditions(shape: JoinShape, left: Part, right: Part) -> list[JoinTime]:
         for theirs in sorted(right.inputs):
             implied = implied_time(graph, ours, theirs)
             if implied is not None:
-                found.append(implied)
-    return found
+                conditions.append(implied)
+    return conditions
 
 
 def _coarseness(time: JoinTime) -> tuple[bool, float]:

@@ -6,6 +6,8 @@ Every other aggregate is *holistic* and needs the rows themselves.
 
 A partial column is named by a hash of what it computes, so that ``AVG(x)`` and ``SUM(x)``, of one
 query or of two, share one stored sum.
+
+Paper: Factor Windows, Section III-A, Theorem 5, Theorem 6.
 """
 
 from __future__ import annotations
@@ -85,10 +87,10 @@ def decompose_all(aggregates: Iterable[Named]) -> dict[str, Decomposed] | None:
     parts: dict[str, Decomposed] = {}
     for named in aggregates:
         assert isinstance(named.expr, AggregateCall)
-        found = decompose(named.expr)
-        if found is None:
+        decomposed = decompose(named.expr)
+        if decomposed is None:
             return None
-        parts[named.name] = found
+        parts[named.name] = decomposed
     return parts
 
 

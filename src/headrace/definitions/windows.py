@@ -53,14 +53,14 @@ class Ends:
     def conditions(self) -> list[Sql]:
         """Whether a row was placed into a window of interest."""
         end = column(WINDOW_START) + column(_LENGTH)
-        found: list[Sql] = []
+        conditions: list[Sql] = []
         if self.above is not None:
-            found.append(end > column(_ABOVE))
+            conditions.append(end > column(_ABOVE))
         if self.up_to is not None:
-            found.append(end.copy() <= column(_UP_TO))
+            conditions.append(end.copy() <= column(_UP_TO))
         if self.start_from is not None:
-            found.append(column(WINDOW_START) >= column(_START_FROM))
-        return found
+            conditions.append(column(WINDOW_START) >= column(_START_FROM))
+        return conditions
 
     def least_time(self, windows: Iterable[Hopping]) -> int | None:
         """No row before this time lies in a window of interest."""

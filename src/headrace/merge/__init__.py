@@ -6,8 +6,9 @@ spelling (``polynomials``, ``ranges``), ``signer`` says what each of its operato
 (``signature``, ``join_signer``), ``equality`` finds others that mean the same (``fingerprints``,
 ``witnesses``, ``solver``), ``syntax`` is what strategies see that do not look at meaning,
 ``strategies`` are the ways to do so, and ``global_plan`` keeps all queries merged while they come
-and go. ``rewriting`` gives each query the plan that it runs (``wider``, ``containment``,
-``contained_groups``: what is within another), ``describe`` and ``printing`` show the whole.
+and go. ``rewriting`` gives each query the plan that it runs (``containing_operators``,
+``containment``, ``contained_groups``: what is within another), ``describe`` and ``printing`` show
+the whole.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Only identities of SQL's three-valued logic are used to write a condition anew: 
 to the comparisons, comparisons of whole numbers become polynomials against zero. A filter then
 asks one question less: it keeps a row if its condition is *true*, and being true distributes over
 AND and OR. There ``d > d - 4`` says that ``d`` is not NULL, and nothing else.
+
+Paper: Query Merging, Section 4.2.1.
 """
 
 from __future__ import annotations
@@ -132,8 +134,8 @@ class Conditions:
             return self._of_numbers(function, first, second)
         if function in ("=", "!="):
             for one, other in ((left, right), (right, left)):
-                known = isinstance(other, Literal) and isinstance(other.value, bool)
-                if known and one.type == BOOLEAN:
+                is_boolean_literal = isinstance(other, Literal) and isinstance(other.value, bool)
+                if is_boolean_literal and one.type == BOOLEAN:
                     return self.value(one, columns, (function == "=") != other.value)  # type: ignore[attr-defined]
         kinds = (left.type.name, right.type.name)
         mirrored = function in _MIRRORED
@@ -246,11 +248,11 @@ class Conditions:
 
     def simplified(self, parts: frozenset[int]) -> frozenset[int]:
         """The same conjunction without what the rest of it says already."""
-        known = self._simplified.get(parts)
-        if known is None:
-            known = self._without_known_presence(self._tightened(parts))
-            self._simplified[parts] = known
-        return known
+        shortest = self._simplified.get(parts)
+        if shortest is None:
+            shortest = self._without_known_presence(self._tightened(parts))
+            self._simplified[parts] = shortest
+        return shortest
 
     def _without_known_presence(self, parts: frozenset[int]) -> frozenset[int]:
         """A comparison that is true has no NULL in it, so that need not be said."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from headrace.merge.containment import (
+    Container,
     Meanings,
     Names,
-    Wider,
     filters_below,
+    implication,
     read_through,
     single_branches,
-    stronger,
 )
 from headrace.merge.equality import Equality
 from headrace.merge.signature import Signature
@@ -49,22 +49,22 @@ def grouping_shape(node: Aggregate, meanings: Meanings, terms: Terms) -> Hashabl
 
 
 def groups_within(
-    node: Aggregate, meanings: Meanings, equality: Equality, wider: Wider
+    node: Aggregate, meanings: Meanings, equality: Equality, container: Container
 ) -> Node | None:
     """An aggregate as groups of a wider one of the same shape, or None where it is not known."""
-    theirs = wider.node
+    theirs = container.node
     assert isinstance(theirs, Aggregate)
-    below, below_theirs = meanings[id(node.input)], wider.meanings[id(theirs.input)]
+    below, below_theirs = meanings[id(node.input)], container.meanings[id(theirs.input)]
     branches = single_branches(equality, below, below_theirs)
     terms = equality.signer.terms
     # It meets rows that this query's filter would have kept away from it.
     if branches is None or not _is_safe(theirs, terms.unbounded):
         return None
-    beyond = stronger(equality, branches[0].predicate, branches[1].predicate)
+    beyond = implication(equality, branches[0].predicate, branches[1].predicate)
     if beyond is None:
         return None
     keys: Names = {
-        (terms.forms[wider.meaning.columns[key.name]][2][1], key.expr.type): key.name
+        (terms.forms[container.meaning.columns[key.name]][2][1], key.expr.type): key.name
         for key in theirs.keys
         if key.expr.type.name in _PLAIN_KEYS
     }
@@ -72,9 +72,9 @@ def groups_within(
     if residual is None:
         return None
     names: Names = {
-        (what, kind): name for name, what, kind in _columns(theirs, wider.meaning, terms)
+        (what, kind): name for name, what, kind in _columns(theirs, container.meaning, terms)
     }
-    return read_through(wider, residual, _columns(node, meanings[id(node)], terms), names)
+    return read_through(container, residual, _columns(node, meanings[id(node)], terms), names)
 
 
 def _columns(

@@ -6,8 +6,8 @@ one filtered by what its own predicate says beyond. What is saved is a join or a
 micro-batch; what it costs is a look at the other's rows.
 
 This file has what both cases have in common, and the joins; ``contained_groups`` has the
-aggregates, ``wider`` finds the one that runs. Rows that are only filtered need no such thing: a
-filter over the stream costs no more than one over another query's rows.
+aggregates, ``containing_operators`` finds the one that runs. Rows that are only filtered need no
+such thing: a filter over the stream costs no more than one over another query's rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Condition = tuple[Expr, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
-class Wider:
+class Container:
     """An operator that runs: its plan, and what it and all below it meant when it came."""
 
     plan: Node
@@ -59,24 +59,24 @@ def single_branches(equality: Equality, *relations: Signature) -> list[Branch] |
     return branches if all(branch.leaves == leaves for branch in branches) else None
 
 
-def stronger(equality: Equality, own: Predicate, other: Predicate) -> Stronger | None:
+def implication(equality: Equality, own: Predicate, other: Predicate) -> Implication | None:
     """How a predicate goes beyond another that it implies; None where that is not known."""
-    said, known = _all_safe(own), _all_safe(other)
-    if said is None or known is None or not _implies(equality, said, known):
+    stronger, weaker = _all_safe(own), _all_safe(other)
+    if stronger is None or weaker is None or not _implies(equality, stronger, weaker):
         return None
-    return Stronger(equality, said, known)
+    return Implication(equality, stronger, weaker)
 
 
 @dataclass(frozen=True)
-class Stronger:
+class Implication:
     """A predicate that implies another one."""
 
     equality: Equality
-    said: frozenset[int]
-    known: frozenset[int]
+    conjuncts: frozenset[int]
+    implied: frozenset[int]
 
     def residual(self, conditions: list[Condition], names: Names) -> list[Expr] | None:
-        """What is said beyond what is known, over the wider relation's columns.
+        """What is said beyond what is implied, over the wider relation's columns.
 
         ``conditions`` is how it was said. None where that is not all of it, or lacks a column.
         """
@@ -86,27 +86,27 @@ class Stronger:
         for expr, columns in conditions:
             parts = translate.true_parts(translate.value(expr, columns))
             explained.update(parts)
-            if not self.known.issuperset(parts):
+            if not self.implied.issuperset(parts):
                 moved = _moved(expr, columns, names)
                 if moved is None:
                     return None
                 beyond.append(moved)
-        return beyond if self.said - self.known <= explained else None
+        return beyond if self.conjuncts - self.implied <= explained else None
 
 
 def filters_below(node: Node, meanings: Meanings) -> list[Condition]:
     """The conditions of filters that stand on top of a relation, below nothing but projections."""
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     while isinstance(node, Filter | Project):
         if isinstance(node, Filter):
             columns = meanings[id(node)].columns
-            found += [(conjunct, columns) for conjunct in conjuncts(node.predicate)]
+            conditions += [(conjunct, columns) for conjunct in conjuncts(node.predicate)]
         node = node.input
-    return found
+    return conditions
 
 
 def read_through(
-    wider: Wider,
+    container: Container,
     residual: list[Expr],
     columns: Sequence[tuple[str, object, DataType]],
     names: Names,
@@ -118,8 +118,8 @@ def read_through(
         if given is None:
             return None
         output.append(Named(name, Column(given, kind)))
-    kept = conjunction(residual)
-    rows = wider.plan if kept is None else Filter(wider.plan, kept)
+    predicate = conjunction(residual)
+    rows = container.plan if predicate is None else Filter(container.plan, predicate)
     return Project(rows, tuple(output))
 
 
@@ -131,27 +131,27 @@ def _all_safe(predicate: Predicate) -> frozenset[int] | None:
     return only if len(predicate) == 1 and isinstance(only, frozenset) else None
 
 
-def _implies(equality: Equality, said: frozenset[int], known: frozenset[int]) -> bool:
-    if known <= said:
+def _implies(equality: Equality, own: frozenset[int], implied: frozenset[int]) -> bool:
+    if implied <= own:
         return True
     conditions = equality.signer.conditions
-    if conditions.simplified(said | known) == conditions.simplified(said):
+    if conditions.simplified(own | implied) == conditions.simplified(own):
         return True
-    if equality.solver is None or equality.witnesses.escapes((said,), (known,)):
+    if equality.solver is None or equality.witnesses.escapes((own,), (implied,)):
         return False
-    return equality.solver.implies((said,), (known,))
+    return equality.solver.implies((own,), (implied,))
 
 
 def _moved(conjunct: Expr, columns: Mapping[str, int], names: Names) -> Expr | None:
     """A condition over the columns of the wider relation; None where that lacks one."""
     wanted = {e for e in conjunct.walk() if isinstance(e, Column)}
-    found = {column: names.get((columns[column.name], column.type)) for column in wanted}
-    if None in found.values():
+    names_there = {column: names.get((columns[column.name], column.type)) for column in wanted}
+    if None in names_there.values():
         return None
 
     def change(expr: Expr) -> Expr:
         if isinstance(expr, Column):
-            name = found[expr]
+            name = names_there[expr]
             assert name is not None
             return Column(name, expr.type)
         return expr
@@ -162,17 +162,20 @@ def _moved(conjunct: Expr, columns: Mapping[str, int], names: Names) -> Expr | N
 # --- joins ---------------------------------------------------------------------------------------
 
 
-def join_within(join: Join, meanings: Meanings, equality: Equality, wider: Wider) -> Node | None:
+def join_within(
+    join: Join, meanings: Meanings, equality: Equality, container: Container
+) -> Node | None:
     """A join as rows of a wider one, or None where it is not known to be that."""
     own = meanings[id(join)]
-    branches = single_branches(equality, own, wider.meaning)
+    branches = single_branches(equality, own, container.meaning)
     if branches is None:
         return None
-    beyond = stronger(equality, branches[0].predicate, branches[1].predicate)
+    beyond = implication(equality, branches[0].predicate, branches[1].predicate)
     if beyond is None:
         return None
     names: Names = {
-        (term, wider.plan.schema[name].type): name for name, term in wider.meaning.columns.items()
+        (term, container.plan.schema[name].type): name
+        for name, term in container.meaning.columns.items()
     }
     conditions = [c for side in join.inputs for c in filters_below(side, meanings)]
     conditions += [(conjunct, own.columns) for conjunct in conjuncts(join.residual)]
@@ -180,4 +183,4 @@ def join_within(join: Join, meanings: Meanings, equality: Equality, wider: Wider
     if residual is None:
         return None
     wanted = [(f.name, own.columns[f.name], f.type) for f in join.schema]
-    return read_through(wider, residual, wanted, names)
+    return read_through(container, residual, wanted, names)

@@ -201,8 +201,8 @@ class _Reader:
 
     def _spelling(self, stream: str) -> str:
         nodes = (operator.node for operator in self._order.values())
-        found = (n.shown for n in nodes if isinstance(n, Source) and n.stream == stream)
-        return next(found, stream)
+        spellings = (n.shown for n in nodes if isinstance(n, Source) and n.stream == stream)
+        return next(spellings, stream)
 
     def _kind(self, root: SharedOperator) -> str:
         """What a query that is like no other has in common with the rest."""

@@ -6,6 +6,8 @@ Disjunctions, sums of several columns and products may be equal in different spe
 shown to the solver, but only with a candidate that has the same leaves (the paper's heuristic
 checks), gives the same answers on sampled rows, and is not told apart by rows at the bounds that
 either predicate names. What is proved of a block holds for everything that is made of it.
+
+Paper: Query Merging, Section 6.1.
 """
 
 from __future__ import annotations
@@ -75,10 +77,10 @@ class Equality:
     def settle(self, branch: Branch) -> int:
         """The number of a block's predicate, or of one before it that is proved equal."""
         place = branch.leaves, branch.where
-        known = self._settled.get(place)
-        if known is None:
-            known = self._settled[place] = self._found(branch)
-        return known
+        number = self._settled.get(place)
+        if number is None:
+            number = self._settled[place] = self._found(branch)
+        return number
 
     def _found(self, branch: Branch) -> int:
         parts = safe_parts(branch.predicate)
@@ -97,9 +99,9 @@ class Equality:
         for other in alike.unsampled:
             self._file(other, alike)
         alike.unsampled.clear()
-        found = self._proved(branch.predicate, self._candidates(branch, alike))
-        if found is not None:
-            return self.settle(found)
+        equal = self._proved(branch.predicate, self._candidates(branch, alike))
+        if equal is not None:
+            return self.settle(equal)
         self._file(branch, alike)
         return branch.where
 
@@ -117,13 +119,13 @@ class Equality:
     def _proved(self, predicate: Predicate, candidates: Iterator[Branch]) -> Branch | None:
         """One of the candidates whose predicate is proved equal."""
         assert self.solver is not None
-        asked = 0
+        proofs_tried = 0
         for other in islice(candidates, MOST_COMPARED):
-            if asked == MOST_CANDIDATES:
+            if proofs_tried == MOST_CANDIDATES:
                 return None
             if self.witnesses.differ(predicate, other.predicate):
                 continue
-            asked += 1
+            proofs_tried += 1
             if self.solver.equal(predicate, other.predicate):
                 return other
         return None
@@ -135,11 +137,11 @@ class Equality:
         return self.signer.terms.forms[condition][0] in _UNDERSTOOD
 
     def _is_hard_part(self, condition: int) -> bool:
-        known = self._hard.get(condition)
-        if known is None:
+        is_hard = self._hard.get(condition)
+        if is_hard is None:
             form = self.signer.terms.forms[condition]
-            known = form[0] == "any" or (
+            is_hard = form[0] == "any" or (
                 form[0] == "linear" and (not is_linear(form[2]) or len(variables_of(form[2])) > 1)
             )
-            self._hard[condition] = known
-        return known
+            self._hard[condition] = is_hard
+        return is_hard

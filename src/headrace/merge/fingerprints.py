@@ -33,10 +33,10 @@ class Fingerprints:
         return bits
 
     def _of(self, condition: int) -> int:
-        known = self._bits.get(condition)
-        if known is None:
-            known = self._bits[condition] = self._computed(condition)
-        return known
+        bits = self._bits.get(condition)
+        if bits is None:
+            bits = self._bits[condition] = self._computed(condition)
+        return bits
 
     def _computed(self, condition: int) -> int:
         form = self._terms.forms[condition]

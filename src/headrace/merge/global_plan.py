@@ -4,6 +4,8 @@ It is made of shared plans, one for each set of streams (and tenant); the source
 shared plan that a new query can have anything in common with, the query index the operators of a
 query that leaves. An operator counts its users and goes with the last of them. Adding and removing
 cost what the query itself has of operators, however many queries there are.
+
+Paper: Query Merging, Section 5, Section 6.2, Section 7.
 """
 
 from __future__ import annotations
@@ -182,9 +184,9 @@ class GlobalPlan:
     def _add_whole(self, plan: SharedPlan, node: Node) -> tuple[SharedOperator, int]:
         """Share a query as a whole or not at all."""
         key = self._matcher.root(node)
-        known = plan.operators.get(key)
-        if known is not None:
-            return known, 0
+        shared = plan.operators.get(key)
+        if shared is not None:
+            return shared, 0
         made: dict[int, SharedOperator] = {}
         root = self._copied(node, made)
         root.key = key
@@ -200,21 +202,21 @@ class GlobalPlan:
     def _add_parts(self, plan: SharedPlan, node: Node) -> tuple[SharedOperator, int]:
         """Share the largest parts that are there, looking from the sink down."""
         if self.strategy is Strategy.SM_PLUS:
-            known = plan.operators.get(self._matcher.root(node))
-            if known is not None:
-                return known, 0
+            shared = plan.operators.get(self._matcher.root(node))
+            if shared is not None:
+                return shared, 0
         keys = self._matcher.keys(node)
         added = 0
 
         def place(node: Node) -> SharedOperator:
             nonlocal added
             key = keys[id(node)]
-            known = plan.operators.get(key)
-            if known is None:
-                known = self._new(node, tuple(place(below) for below in node.inputs), key)
-                plan.operators[key] = known
+            shared = plan.operators.get(key)
+            if shared is None:
+                shared = self._new(node, tuple(place(below) for below in node.inputs), key)
+                plan.operators[key] = shared
                 added += 1
-            return known
+            return shared
 
         return place(node), added
 
@@ -227,12 +229,12 @@ class GlobalPlan:
             nonlocal added
             inputs = tuple(place(below) for below in node.inputs)
             handle = _upward(keys[id(node)], inputs)
-            known = plan.operators.get(handle)
-            if known is None:
-                known = self._new(node, inputs, keys[id(node)])
-                plan.operators[handle] = known
+            shared = plan.operators.get(handle)
+            if shared is None:
+                shared = self._new(node, inputs, keys[id(node)])
+                plan.operators[handle] = shared
                 added += 1
-            return known
+            return shared
 
         return place(node), added
 

@@ -9,6 +9,8 @@ without a partner too.
 Outer joins, session joins and joins that hand on their window keep their sides. They are described
 by the meanings of their columns, so that names do not matter; sides that may be exchanged stand in
 one order.
+
+Paper: Query Merging, Section 4.2.4.
 """
 
 from __future__ import annotations
@@ -47,9 +49,9 @@ class JoinSigner:
 
     def sign(self, node: Join, left: Signature, right: Signature) -> Signature:
         if _is_block(node):
-            found = self._block(node, left, right)
-            if found is not None:
-                return found
+            block = self._block(node, left, right)
+            if block is not None:
+                return block
         return self._as_written(node, left, right)
 
     # Blocks
@@ -97,12 +99,12 @@ class JoinSigner:
 
     def _raising(self, side: Signature) -> tuple[int, ...]:
         """The columns that might raise; one of a union is a term for each branch."""
-        found = set()
+        raising = set()
         for meaning in side.columns.values():
             form = self._terms.forms[meaning]
             if any(map(self._terms.raises, form[1] if form[0] == "columns" else (meaning,))):
-                found.add(meaning)
-        return tuple(sorted(found))
+                raising.add(meaning)
+        return tuple(sorted(raising))
 
     def _told_apart(self, ours: Branch, theirs: Branch) -> Branch:
         """The right side with leaves of its own, where a relation is joined with itself."""

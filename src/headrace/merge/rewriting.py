@@ -4,6 +4,8 @@ The engine computes equal nodes once. So merging ends here: a part of a query th
 as a part of another is replaced by that one, under a projection where its columns have other names
 or another order. The plan that a query runs is remembered as long as the query lives: state is
 named by it, also when the query that it was taken from has left.
+
+Paper: Query Merging, Section 7.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from dataclasses import replace
 from threading import Lock
 from typing import TypeVar
 
+from headrace.merge.containing_operators import ContainingOperators
 from headrace.merge.global_plan import GlobalPlan, SharedOperator
 from headrace.merge.strategies import Matcher, MeaningMatcher, Strategy, make_matcher
-from headrace.merge.wider import WiderOperators
 from headrace.plan.expressions import Column, Named, conjuncts
 from headrace.plan.join_graph import belongs
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Sink
@@ -42,7 +44,7 @@ class Merging:
         self.global_plan = GlobalPlan(strategy, matcher=self._matcher)
         #: What each operator of the global plan runs, and what its columns mean.
         self._plans: dict[int, tuple[Node, Mapping[str, int]]] = {}
-        self._wider = WiderOperators()
+        self._containers = ContainingOperators()
         self._given: dict[str, Sink] = {}
         self._running: dict[str, Sink] = {}
         self._left = 0
@@ -120,7 +122,7 @@ class Merging:
         self._left = 0
         self._matcher = self._made()
         self.global_plan = GlobalPlan(self.strategy, matcher=self._matcher)
-        self._plans, self._wider = {}, WiderOperators()
+        self._plans, self._containers = {}, ContainingOperators()
         for sink in self._running.values():
             self._remember(sink, sink.input)
 
@@ -157,9 +159,11 @@ class Merging:
         if not isinstance(self._matcher, MeaningMatcher):
             return plan
         if isinstance(plan, Join | Aggregate):
-            found = self._wider.containing(plan, self._matcher.equality, self._plan_of, self._pays)
-            if found is not None:
-                return found
+            contained = self._containers.containing(
+                plan, self._matcher.equality, self._plan_of, self._pays
+            )
+            if contained is not None:
+                return contained
         if isinstance(plan, Join) or (isinstance(plan, Aggregate) and plan.from_sets):
             return plan
         inputs = tuple(map(self._contained, plan.inputs))
@@ -169,7 +173,7 @@ class Merging:
     def _note(self, root: SharedOperator) -> None:
         """Others may be within what runs."""
         if isinstance(self._matcher, MeaningMatcher):
-            self._wider.note(root, self._matcher.equality)
+            self._containers.note(root, self._matcher.equality)
 
     def _plan_of(self, operator: SharedOperator) -> Node:
         return self._plan(operator)[0]
@@ -181,8 +185,8 @@ class Merging:
         return alone is None or both is None or other is None or both - other <= alone
 
     def _plan(self, operator: SharedOperator) -> tuple[Node, Mapping[str, int]]:
-        known = self._plans.get(operator.number)
-        if known is None:
+        planned = self._plans.get(operator.number)
+        if planned is None:
             node = operator.node
             inputs = tuple(
                 self._input(node, below, given)
@@ -190,8 +194,8 @@ class Merging:
             )
             if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
                 node = node.with_inputs(inputs)
-            known = self._plans[operator.number] = (node, self._matcher.columns(operator.node))
-        return known
+            planned = self._plans[operator.number] = (node, self._matcher.columns(operator.node))
+        return planned
 
     def _input(self, node: Node, below: SharedOperator, given: Node) -> Node:
         """An input of an operator: what is shared, unless the operator looks into its input."""

@@ -10,6 +10,8 @@ per output column. Leaves are streams, tables, and whatever a block cannot look 
 outer and session joins. A column of an aggregate is named by what it computes (``sum of this
 term``), so queries that ask the same groups for different sums share the leaf. ``signer`` makes
 signatures, ``join_signer`` those of joins.
+
+Paper: Query Merging, Section 4.1.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Predicates that are spelt differently may be proved equal (``equality``). Then the core of one
 stands for both, in everything that is made of them.
+
+Paper: Query Merging, Section 4.2, Section 4.2.1, Section 4.2.2, Section 4.2.3.
 """
 
 from __future__ import annotations
@@ -42,17 +44,17 @@ class Signer:
 
     def signatures(self, plan: Node) -> dict[int, Signature]:
         """The signature of every operator of a plan, by the operator's identity."""
-        made: dict[int, Signature] = {}
+        by_node: dict[int, Signature] = {}
 
         def visit(node: Node) -> Signature:
-            known = made.get(id(node))
-            if known is None:
-                known = self.sign(node, [visit(below) for below in node.inputs])
-                made[id(node)] = known
-            return known
+            signature = by_node.get(id(node))
+            if signature is None:
+                signature = self.sign(node, [visit(below) for below in node.inputs])
+                by_node[id(node)] = signature
+            return signature
 
         visit(plan)
-        return made
+        return by_node
 
     def of(self, plan: Node) -> Signature:
         return self.signatures(plan)[id(plan)]
@@ -204,8 +206,8 @@ class Signer:
         """An expression over a relation: a term, or one for each branch."""
         if isinstance(expr, Column):
             return below.columns[expr.name]
-        found = tuple(self.terms.term(expr, branch.columns) for branch in below.branches)
-        return found[0] if len(found) == 1 else self.terms.intern(("columns", found))
+        by_branch = tuple(self.terms.term(expr, branch.columns) for branch in below.branches)
+        return by_branch[0] if len(by_branch) == 1 else self.terms.intern(("columns", by_branch))
 
 
 def _columns_of(branch: Branch, schema: Schema) -> tuple[int, ...]:

@@ -3,6 +3,8 @@
 It is asked whether two predicates can ever differ, never whether they can agree; only a proof that
 they cannot (``unsat``) counts. A condition that is not arithmetic stands for a truth of its own,
 which may be anything: what is proved holds whatever it is. Running out of time proves nothing.
+
+Paper: Query Merging, Section 6.1.
 """
 
 from __future__ import annotations
@@ -75,10 +77,10 @@ class Solver:
         return self._z3.And(parts) if parts else self._z3.BoolVal(True)
 
     def _condition(self, condition: int) -> Any:
-        known = self._made.get(condition)
-        if known is None:
-            known = self._made[condition] = self._translated(condition)
-        return known
+        formula = self._made.get(condition)
+        if formula is None:
+            formula = self._made[condition] = self._translated(condition)
+        return formula
 
     def _translated(self, condition: int) -> Any:
         z3 = self._z3

@@ -3,6 +3,8 @@
 A strategy reads a plan and gives keys to its operators; operators with equal keys are merged. The
 names are the paper's: HB and HB+ hash how a plan is written, SA compares operator graphs, SM
 compares meanings, SM+ looks at the writing first, and SM-BU looks from the sources up.
+
+Paper: Query Merging, Section 6.3.
 """
 
 from __future__ import annotations
@@ -51,11 +53,11 @@ class Matcher:
 
     def keys(self, plan: Node) -> dict[int, int]:
         """The key of each operator, by the operator's identity."""
-        made = {}
+        numbers = {}
         for node in plan.walk():
             self._next += 1
-            made[id(node)] = self._next
-        return made
+            numbers[id(node)] = self._next
+        return numbers
 
     def root(self, plan: Node) -> int:
         """The key of the whole plan, which may be known without the others."""
@@ -85,25 +87,25 @@ class StructuralMatcher(Matcher):
         self._known: dict[frozenset[str], list[tuple[Node, int]]] = {}
 
     def keys(self, plan: Node) -> dict[int, int]:
-        made: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for node in plan.walk():
-            known = self._known.setdefault(node.streams(), [])
-            found = next((key for other, key in known if same_structure(node, other)), None)
-            if found is None:
+            graphs = self._known.setdefault(node.streams(), [])
+            number = next((key for other, key in graphs if same_structure(node, other)), None)
+            if number is None:
                 self._next += 1
-                found = self._next
-                known.append((node, found))
-            made[id(node)] = found
-        return made
+                number = self._next
+                graphs.append((node, number))
+            numbers[id(node)] = number
+        return numbers
 
     def root(self, plan: Node) -> int:
-        known = self._known.setdefault(plan.streams(), [])
-        found = next((key for other, key in known if same_structure(plan, other)), None)
-        if found is None:
+        graphs = self._known.setdefault(plan.streams(), [])
+        number = next((key for other, key in graphs if same_structure(plan, other)), None)
+        if number is None:
             self._next += 1
-            found = self._next
-            known.append((plan, found))
-        return found
+            number = self._next
+            graphs.append((plan, number))
+        return number
 
 
 class MeaningMatcher(Matcher):
@@ -123,18 +125,18 @@ class MeaningMatcher(Matcher):
         self._by_text: dict[int, int] = {}
 
     def keys(self, plan: Node) -> dict[int, int]:
-        made = self.equality.signer.signatures(plan)
-        return {node: self.equality.key(signature) for node, signature in made.items()}
+        signatures = self.equality.signer.signatures(plan)
+        return {node: self.equality.key(signature) for node, signature in signatures.items()}
 
     def root(self, plan: Node) -> int:
         if self._syntax is None:
             return self.equality.key(self.equality.signer.of(plan))
         text = self._syntax.keys(plan)[id(plan)]
-        known = self._by_text.get(text)
-        if known is None:
-            known = self.equality.key(self.equality.signer.of(plan))
-            self._by_text[text] = known
-        return known
+        key = self._by_text.get(text)
+        if key is None:
+            key = self.equality.key(self.equality.signer.of(plan))
+            self._by_text[text] = key
+        return key
 
     def columns(self, node: Node) -> dict[str, int]:
         return self.equality.signer.of(node).columns

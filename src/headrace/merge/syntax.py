@@ -4,6 +4,8 @@
 ``sorted`` is the improved one (HB+): operands, the sides of comparisons and the sides of joins are
 put in alphabetical order first, where that changes no result. ``same_structure`` compares operator
 graphs node by node (SA).
+
+Paper: Query Merging, Section 6.3, Section 8.1.
 """
 
 from __future__ import annotations
@@ -45,22 +47,22 @@ class Syntax:
 
     def keys(self, plan: Node) -> dict[int, int]:
         """A number for every operator of a plan, by the operator's identity."""
-        made: dict[int, int] = {}
+        numbers: dict[int, int] = {}
 
         def visit(node: Node) -> int:
-            known = made.get(id(node))
-            if known is None:
+            number = numbers.get(id(node))
+            if number is None:
                 below = [visit(child) for child in node.inputs]
                 if isinstance(node, Sink):
-                    known = below[0]
+                    number = below[0]
                 else:
                     form = self._form(node, below)
-                    known = self._numbers.setdefault(form, len(self._numbers))
-                made[id(node)] = known
-            return known
+                    number = self._numbers.setdefault(form, len(self._numbers))
+                numbers[id(node)] = number
+            return number
 
         visit(plan)
-        return made
+        return numbers
 
 
 def own_fields(node: Node, without: str | None = None) -> tuple[Hashable, ...]:

@@ -4,6 +4,8 @@ Every distinct term, and every condition made of terms, is interned: it gets a s
 equal meanings get equal numbers. So a signature is compared by comparing numbers, however deep the
 expressions are. A form that is not understood is kept as written, over the terms of its arguments:
 it equals only itself. Unknown means unequal.
+
+Paper: Query Merging, Section 4.1, Section 4.2.
 """
 
 from __future__ import annotations

@@ -68,15 +68,15 @@ class Witnesses:
         self, conditions: Iterable[int], kinds: Collection[str] = ("linear",)
     ) -> set[int]:
         """The columns that conditions of these kinds are about."""
-        found: set[int] = set()
+        variables: set[int] = set()
         for condition in conditions:
             form = self._terms.forms[condition]
             if form[0] in ("any", "all"):
-                found |= self._variables(form[1], kinds)
+                variables |= self._variables(form[1], kinds)
             elif form[0] in kinds:
                 linear = form[0] == "linear"
-                found |= {v for m, _ in form[2] for v in m} if linear else {form[1]}
-        return found
+                variables |= {v for m, _ in form[2] for v in m} if linear else {form[1]}
+        return variables
 
     def _bounds(self, conditions: list[int]) -> Bounds:
         """What the conditions on single columns say of each."""

@@ -16,8 +16,9 @@ class Rule:
     apply; it never walks the plan by itself. A rule ``on_whole_plan`` is given the root instead:
     for rewrites where what is allowed below depends on all that stands above.
 
-    The contract, checked after each firing: the same columns with the same names and types, the
-    same rows as a multiset, and the same event times.
+    The contract: the same columns with the same names and types, the same rows as a multiset, and
+    no event time lost or older. Columns and event times are checked after each firing; rows are
+    compared by tests, which run plans from before and after.
     """
 
     name: str

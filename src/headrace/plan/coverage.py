@@ -9,6 +9,9 @@ up (COUNT, SUM) only from partitioning ones.
 The paper's windows all begin at time zero, and their slide divides their length. Ours have offsets
 and any slide, so each theorem has conditions more than in the paper; for the paper's windows they
 always hold.
+
+Paper: Factor Windows, Section II-A, Section II-B, Definition 1, Theorem 1, Definition 2, Theorem 3,
+Definition 5, Theorem 4.
 """
 
 from __future__ import annotations

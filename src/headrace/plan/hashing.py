@@ -15,12 +15,12 @@ def hashed_once(cls: type[T]) -> type[T]:
     compute: Callable[[Any], int] = cls.__hash__
 
     def remembered(self: Any) -> int:
-        kept = self.__dict__.get(_KEPT)
-        if kept is None:
-            kept = compute(self)
+        stored_hash = self.__dict__.get(_KEPT)
+        if stored_hash is None:
+            stored_hash = compute(self)
             # Beside the fields: equality and text know nothing of it.
-            self.__dict__[_KEPT] = kept
-        return int(kept)
+            self.__dict__[_KEPT] = stored_hash
+        return int(stored_hash)
 
     def state(self: Any) -> dict[str, Any]:
         # Strings hash differently in every process.

@@ -10,6 +10,8 @@ has the inputs a, b and c, and conditions on the times of (a, b) and of (a, c): 
 that ``a.ts`` is the time that the first join hands on. Joins that make their own windows, session
 joins (whose sessions depend on what is joined), outer joins and joins with tables stay what they
 are, and are inputs.
+
+Paper: Window Join Reordering, Section 5.3.
 """
 
 from __future__ import annotations
@@ -158,17 +160,17 @@ class JoinGraph:
         follows a wider one for (b, c). Each condition bounds a difference of two times, so these
         are shortest paths.
         """
-        found = dict.fromkeys(self.everything, UNBOUNDED)
-        found[start] = Reach(0, 0)
+        reaches = dict.fromkeys(self.everything, UNBOUNDED)
+        reaches[start] = Reach(0, 0)
         for _ in self.leaves:
-            before = dict(found)
+            before = dict(reaches)
             for edge in self.times:
                 for here, there in ((edge.left, edge.right), (edge.right, edge.left)):
-                    through = found[here].then(edge.reach_from(here))
-                    found[there] = found[there].narrowed(through)
-            if found == before:
+                    through = reaches[here].then(edge.reach_from(here))
+                    reaches[there] = reaches[there].narrowed(through)
+            if reaches == before:
                 break
-        return found
+        return reaches
 
     @cached_property
     def reaches(self) -> tuple[dict[int, Reach], ...]:
@@ -288,10 +290,10 @@ def join_graph(node: Join, tables: bool = False) -> JoinGraph:
     if not is_graph(node, tables):
         raise PlanError("a session join and a join with a table are no graph of inner joins")
     joins = _joins(node, tables)
-    found = _leaves(node, tables)
+    inputs = _leaves(node, tables)
     leaves = tuple(
-        Leaf(_name(leaf, schema, found), leaf, schema, _time_of(joins, schema))
-        for leaf, schema in found
+        Leaf(_name(leaf, schema, inputs), leaf, schema, _time_of(joins, schema))
+        for leaf, schema in inputs
     )
 
     def owner(name: str) -> int:
@@ -334,11 +336,11 @@ def join_graph(node: Join, tables: bool = False) -> JoinGraph:
 
 def _joins(node: Join, tables: bool) -> list[Join]:
     """The joins of the graph, lowest first as they were written."""
-    found: list[Join] = []
+    joins: list[Join] = []
     for side in (node.left, node.right):
         if belongs(node, side, tables):
-            found += _joins(_below_filters(side), tables)
-    return [*found, node]
+            joins += _joins(_below_filters(side), tables)
+    return [*joins, node]
 
 
 def _filters(side: Node) -> Iterator[Filter]:

@@ -43,7 +43,6 @@ class Reach:
 
 
 UNBOUNDED = Reach(None, None)
-HERE = Reach(0, 0)
 
 
 def reach_of(time: JoinTime | None) -> Reach:

@@ -13,6 +13,8 @@ nothing: asked for times on a grid, ``event_times`` leaves it out.
 A session may be arbitrarily long, so no lag bounds the times that come out of a session join. There
 the least time of all open sessions takes the place of the watermark where it is lower: the sessions
 that ``held_back_by`` finds have clocks of their own.
+
+Paper: Window Join Reordering, Section 2.2.
 """
 
 from __future__ import annotations
@@ -200,9 +202,9 @@ def _graph_times(graph: JoinGraph, grid: Hopping | None) -> Times:
     for index, leaf in enumerate(graph.leaves):
         cell = _in_one_cell(graph, index, grid)
         reaches = [_nearest(graph, other, cell) for other in graph.everything - cell]
-        known = [before for before in reaches if before is not None]
-        if leaf.time and len(known) == len(reaches):
-            times[leaf.time] = lag + max([0, *known])
+        bounded = [before for before in reaches if before is not None]
+        if leaf.time and len(bounded) == len(reaches):
+            times[leaf.time] = lag + max([0, *bounded])
     return times
 
 
@@ -273,18 +275,18 @@ def held_back_by(node: Node, column: str) -> frozenset[Join]:
 
 
 def _held_back_by_join(node: Join, column: str) -> frozenset[Join]:
-    found: frozenset[Join] = frozenset()
+    joins: frozenset[Join] = frozenset()
     # Whatever the column, a pair comes out no earlier than both of its rows.
     for side, schema, time in (
         (node.left, node.left_schema, node.time and node.time.left.name),
         (node.right, node.right_schema, node.time and node.time.right.name),
     ):
         for name in {column, time} & set(schema.names):
-            found |= held_back_by(side, side.schema.names[schema.names.index(name)])
+            joins |= held_back_by(side, side.schema.names[schema.names.index(name)])
     is_window = node.emits_window and column == WINDOW_COLUMN
     if isinstance(node.time, SameSession) and not is_window:
-        found |= {node}
-    return found
+        joins |= {node}
+    return joins
 
 
 def _lag_of(expr: Expr, below: Times) -> int | None:

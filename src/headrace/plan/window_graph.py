@@ -2,6 +2,8 @@
 
 The *window coverage graph* of "Factor Windows", reduced to one incoming edge per window as its
 min-cost graphs are (Theorem 7): a forest whose roots are computed from the rows themselves.
+
+Paper: Factor Windows, Section II-C, Section III-C, Theorem 7.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ class WindowGraph:
     edges: tuple[Derived, ...]
 
     def __post_init__(self) -> None:
-        known = [edge.window for edge in self.edges]
-        if len(set(known)) != len(known):
+        windows = [edge.window for edge in self.edges]
+        if len(set(windows)) != len(windows):
             raise PlanError("a window of the graph is computed twice")
-        missing = self.asked - set(known)
+        missing = self.asked - set(windows)
         if missing:
             raise PlanError(f"the graph does not compute {_names(missing)}")
         for edge in self.edges:

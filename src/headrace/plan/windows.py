@@ -2,6 +2,9 @@
 
 A hopping window set ``W(length, slide, offset)`` holds the intervals ``[s, s + length)`` for every
 ``s`` with ``s ≡ offset (mod slide)``. All figures are milliseconds.
+
+Paper: Factor Windows, Section II-A.
+Paper: Early Aggregation, Section 3, Definition 1.
 """
 
 from __future__ import annotations
@@ -11,10 +14,6 @@ from math import gcd
 
 from headrace.errors import DurationError
 from headrace.plan.durations import format_duration
-
-# A row opens a new session if it lies MORE than the gap after the previous one (Spark and Flink);
-# the paper on window join reordering says "at least". Rows exactly one gap apart are together.
-SESSION_INCLUDES_GAP = True
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,12 @@ def ends_on(window: Hopping, grid: Hopping) -> bool:
 
 @dataclass(frozen=True)
 class Session(Window):
-    """A group's rows with no pause longer than the gap."""
+    """A group's rows with no pause longer than the gap.
+
+    A row opens a new session if it lies *more* than the gap after the previous one, as in Spark and
+    Flink: rows exactly one gap apart are together. The paper on window join reordering says "at
+    least".
+    """
 
     gap: int
 

@@ -4,6 +4,8 @@ All subsets of the inputs that can be are costed (above six inputs, those that o
 other leads to). What they are costed by is seen while they run: the rows and groups of each set,
 and how many values each key takes. Sets and rows are stored alike, so the choice may be another one
 in every epoch; it changes when that promises to save something.
+
+Paper: Early Aggregation, Section 6.3.
 """
 
 from __future__ import annotations

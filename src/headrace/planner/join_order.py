@@ -5,6 +5,8 @@ they spread is known of every epoch's files, and how many keys they have is coun
 what is not counted, such as a key that is computed, is derived from the rest.
 No state depends on the order, so it may be another one in every epoch; it changes when that
 promises to save something.
+
+Paper: Window Join Reordering, Section 6.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which queries run as one, wholly or in part: the global plan, as the planner holds it."""
+"""Which queries run as one, wholly or in part: the global plan, as the planner holds it.
+
+Paper: Query Merging, Section 3.
+"""
 
 from __future__ import annotations
 

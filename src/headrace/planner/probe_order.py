@@ -4,6 +4,8 @@ The epochs of a join make up cycles. Each epoch tells what a sample of its new r
 cycle ends, the statistics of the next one are forecast from the past ones, and the strategy plans
 orders by them. No state depends on an order, so changing it costs nothing; still it changes only
 when that is expected to save something, or noise would make it change for ever.
+
+Paper: Multi-Way Joins, Section 3.1, Algorithm 1.
 """
 
 from __future__ import annotations

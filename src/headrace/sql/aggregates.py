@@ -41,7 +41,7 @@ class GroupOutput(Expr):
 
 
 @dataclass
-class Grouping:
+class GroupByClause:
     """What a GROUP BY says, and the aggregates that the other clauses ask for."""
 
     relation: Relation
@@ -117,7 +117,7 @@ def bind_grouping(
     items: list[tuple[exp.Expr, Expr]],
     binder: ExpressionBinder,
     group: exp.Expr,
-) -> Grouping:
+) -> GroupByClause:
     """Sort the bound items of a GROUP BY into keys and the one window."""
     times = event_times(relation.node)
     calls = [(node, expr) for node, expr in items if isinstance(expr, WindowCall)]
@@ -139,11 +139,13 @@ def bind_grouping(
     if isinstance(source, WindowCall):
         check_time(relation, source, node)
         with_time, time = time_column(relation, source.time)
-        return Grouping(with_time, tuple(keys), source, time, source.windows, binder.origins)
+        return GroupByClause(with_time, tuple(keys), source, time, source.windows, binder.origins)
     assert isinstance(source, Column)
     if source.name in relation.nullable:
         refuse("NULLABLE_TIME", node, column=source.name)
-    return Grouping(relation, tuple(keys), source, source, (InheritedWindow(),), binder.origins)
+    return GroupByClause(
+        relation, tuple(keys), source, source, (InheritedWindow(),), binder.origins
+    )
 
 
 def _windows_of_inputs(
@@ -151,9 +153,9 @@ def _windows_of_inputs(
     items: list[tuple[exp.Expr, Expr]],
     calls: list[tuple[exp.Expr, WindowCall]],
     binder: ExpressionBinder,
-) -> Grouping:
+) -> GroupByClause:
     """A window for each stream of a join, all of them up to the watermark."""
-    found: dict[str, tuple[Column, Window]] = {}
+    window_of: dict[str, tuple[Column, Window]] = {}
     streams = input_times(relation.node)
     moving = all(isinstance(call.windows[0], Trailing | Landmark) for _, call in calls)
     if streams is None or not moving:
@@ -169,13 +171,13 @@ def _windows_of_inputs(
                 reason="",
                 advice=f"use {' or '.join(sorted(t for times in streams.values() for t in times))}",
             )
-        if owner in found:
+        if owner in window_of:
             refuse("SEVERAL_WINDOWS", node, count="a second window of the same stream")
-        found[owner] = call.time, window
+        window_of[owner] = call.time, window
     for owner, times in streams.items():
-        if owner not in found:
+        if owner not in window_of:
             refuse("INPUT_WITHOUT_WINDOW", calls[0][0], input=owner, time=sorted(times)[0])
-    trailing = [part for part in found.values() if isinstance(part[1], Trailing)]
+    trailing = [part for part in window_of.values() if isinstance(part[1], Trailing)]
     if not trailing:
         refuse("SEVERAL_WINDOWS", calls[1][0], count=len(calls))
     sources = [call for _, call in calls]
@@ -184,9 +186,9 @@ def _windows_of_inputs(
         if expr not in sources and not any(key.expr == expr for key in keys):
             keys.append(Named(unique(plan_name(expr), {WINDOW_COLUMN, WINDOW_ID_COLUMN}), expr))
     time, window = trailing[0]
-    also = tuple(InputWindow(t, w) for t, w in found.values() if t != time)
+    also = tuple(InputWindow(t, w) for t, w in window_of.values() if t != time)
     source = next(call for call in sources if call.time == time)
-    return Grouping(relation, tuple(keys), source, time, (window,), binder.origins, also)
+    return GroupByClause(relation, tuple(keys), source, time, (window,), binder.origins, also)
 
 
 def _name_of(time: Expr) -> str:

@@ -146,13 +146,15 @@ class CallBinder:
     def _scalar(self, node: exp.Expr, name: str, arguments: tuple[Expr, ...]) -> Expr:
         types = tuple(argument.type for argument in arguments)
         literal_rule = table.LITERAL_RULES.get(name)
-        known = table.SCALARS.get(name)
-        if known is not None:
+        signature = table.SCALARS.get(name)
+        if signature is not None:
             count = len(arguments)
-            if count < known.required or (known.most is not None and count > known.most):
-                refuse("ARGUMENT_COUNT", node, name=name, expected=known.expected, given=count)
+            if count < signature.required or (
+                signature.most is not None and count > signature.most
+            ):
+                refuse("ARGUMENT_COUNT", node, name=name, expected=signature.expected, given=count)
             try:
-                kind = known.type_of(types)
+                kind = signature.type_of(types)
                 if literal_rule is not None:
                     values = tuple(a.value if isinstance(a, Literal) else None for a in arguments)
                     kind = literal_rule(types, values)
@@ -161,18 +163,18 @@ class CallBinder:
             if name == "window_time" and types[0] != WINDOW:
                 self._mismatch(node, f"window_time() needs a window, not {types[0]}")
             return Call(name, arguments, kind)
-        asked = self.functions(name, types) if self.functions is not None else None
-        if asked is None:
+        spark_function = self.functions(name, types) if self.functions is not None else None
+        if spark_function is None:
             advice = did_you_mean(
                 name,
                 table.known_names(),
                 "use a function of Spark, or compute it before the stream is registered",
             )
             refuse("UNKNOWN_FUNCTION", node, name=name, advice=advice)
-        if not asked.deterministic:
+        if not spark_function.deterministic:
             advice = table.NONDETERMINISTIC["rand"]
             refuse("NONDETERMINISTIC", node, name=f"{name}()", advice=advice)
-        return Call(name, arguments, asked.type)
+        return Call(name, arguments, spark_function.type)
 
     def _aggregate(self, node: exp.Anonymous, name: str, canonical: str) -> Expr:
         if self.no_aggregates is not None:
@@ -259,9 +261,11 @@ class CallBinder:
         constant = isinstance(part, exp.Var) or (isinstance(part, exp.Literal) and part.is_string)
         name = part.name.upper() if constant else part.sql(dialect="spark")
         if name not in table.DATE_FIELDS:
-            known = sorted(table.DATE_FIELDS)
+            date_fields = sorted(table.DATE_FIELDS)
             self._unsupported(
-                node, f"the field {name}", did_you_mean(name, known, f"use {', '.join(known)}")
+                node,
+                f"the field {name}",
+                did_you_mean(name, date_fields, f"use {', '.join(date_fields)}"),
             )
         kind = decimal(8, 6) if name in ("SECOND", "S", "SEC", "SECONDS", "SECS") else INT
         return Call("date_part", (Literal(name, STRING), self.bind(source)), kind)

@@ -161,20 +161,20 @@ class ExpressionBinder(CallBinder):
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
             self._unsupported(node, "* inside an expression", "name the columns")
         parts = _name_parts(node)
-        found = resolve(self.overlay, parts, node)
-        if found is None:
-            found = resolve(self.columns, parts, node)
-        if found is None and folded(parts[0]) in self.aliases:
-            found = self.aliases[folded(parts[0])]
+        bound = resolve(self.overlay, parts, node)
+        if bound is None:
+            bound = resolve(self.columns, parts, node)
+        if bound is None and folded(parts[0]) in self.aliases:
+            bound = self.aliases[folded(parts[0])]
             for name in parts[1:]:
-                found = field_of(found, name, node)
-        if found is None:
+                bound = field_of(bound, name, node)
+        if bound is None:
             if parts[0].lower() in ("window", "session_window", "window_id"):
                 reason, advice = self.no_window
                 refuse("NO_WINDOW_COLUMN", node, name=parts[0], reason=reason, advice=advice)
             unknown_column(self.overlay + self.columns, parts, node)
         # A copy, so that each mention has its own place in the text.
-        return found.with_children(found.children) if found.children else _copy(found)
+        return bound.with_children(bound.children) if bound.children else _copy(bound)
 
     # Operators
 

@@ -194,8 +194,8 @@ class QueryBinder:
         args = node.args
         for key, name, clause in _CLAUSES:
             if args.get(key):
-                found = args[key]
-                place = found[0] if isinstance(found, list) else found
+                value = args[key]
+                place = value[0] if isinstance(value, list) else value
                 refuse(name, place if isinstance(place, exp.Expr) else node, clause=clause)
         if isinstance(node, exp.Select) and args.get("distinct"):
             self._refuse_distinct(node)
@@ -211,21 +211,21 @@ class QueryBinder:
     def _refuse_distinct(self, node: exp.Select) -> None:
         columns = ", ".join(e.sql(dialect="spark") for e in node.expressions[:3])
         source = node.args.get("from_")
-        found = self._lookup(source.this.name) if source is not None else None
-        time = found.time if isinstance(found, Source) else "ts"
+        source_node = self._lookup(source.this.name) if source is not None else None
+        time = source_node.time if isinstance(source_node, Source) else "ts"
         refuse("DISTINCT", node.args["distinct"], columns=columns, time=time)
 
     def _read_hints(self, node: exp.Select) -> list[Hint]:
         """What the hints of a SELECT ask for."""
         clause = node.args.get("hint")
-        found: list[Hint] = []
+        hints: list[Hint] = []
         if clause is None:
-            return found
+            return hints
         for hint in clause.expressions:
             name = hint.name.upper() if isinstance(hint, exp.Anonymous | exp.Var) else str(hint)
             if name not in ("JOIN_ORDER", "EARLY_AGGREGATION", "LATE_AGGREGATION"):
                 refuse("UNKNOWN_HINT", clause, hint_name=name)
-            _refuse_contradiction(name, found, clause)
+            _refuse_contradiction(name, hints, clause)
             given = tuple(argument.name for argument in hint.expressions)
             if name == "LATE_AGGREGATION" and given:
                 refuse(
@@ -244,9 +244,9 @@ class QueryBinder:
             if name == "EARLY_AGGREGATION" and not set(wanted) <= set(all_joined):
                 refuse("INVALID_EARLY_AGGREGATION", clause, **texts)
             by_name = {folded(name): name for name in joined}
-            found.append(Hint(name, tuple(by_name[folded(g)] for g in given)))
-        self.hints += found
-        return found
+            hints.append(Hint(name, tuple(by_name[folded(g)] for g in given)))
+        self.hints += hints
+        return hints
 
     # FROM
 

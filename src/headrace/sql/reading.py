@@ -106,9 +106,9 @@ def unread(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, Any]]:
         arguments = node.args
         if not isinstance(arguments, Arguments):
             continue
-        known = arguments.read | WITHOUT_MEANING.get(type(node), frozenset())
+        accounted_for = arguments.read | WITHOUT_MEANING.get(type(node), frozenset())
         for key, value in arguments.items():
-            if key not in known and not _is_absent(value):
+            if key not in accounted_for and not _is_absent(value):
                 yield node, key, value
 
 

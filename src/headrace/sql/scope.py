@@ -85,13 +85,13 @@ def resolve(columns: tuple[Visible, ...], parts: list[str], node: exp.Expr) -> E
     wanted = [folded(part) for part in parts]
     if len(parts) > 1:
         of_alias = [c for c in columns if folded(c.alias or "") == wanted[0]]
-        found = [c for c in of_alias if folded(c.name) == wanted[1]]
-        if found:
-            return _fields(_only(found, parts[1], node), parts[2:], node)
-    found = [c for c in columns if not c.hidden and folded(c.name) == wanted[0]]
-    if not found:
+        matching = [c for c in of_alias if folded(c.name) == wanted[1]]
+        if matching:
+            return _fields(_only(matching, parts[1], node), parts[2:], node)
+    matching = [c for c in columns if not c.hidden and folded(c.name) == wanted[0]]
+    if not matching:
         return None
-    return _fields(_only(found, parts[0], node), parts[1:], node)
+    return _fields(_only(matching, parts[0], node), parts[1:], node)
 
 
 def _only(found: list[Visible], name: str, node: exp.Expr) -> Expr:

@@ -105,8 +105,10 @@ class SelectBinder:
         assert isinstance(item, exp.Column)
         struct = resolve(self.source.columns, [item.table], item)
         if struct is None or not struct.type.is_struct:
-            known = list(self.source.aliases)
-            advice = did_you_mean(item.table, known, f"the relations are {', '.join(known)}")
+            relations = list(self.source.aliases)
+            advice = did_you_mean(
+                item.table, relations, f"the relations are {', '.join(relations)}"
+            )
             refuse("UNKNOWN_RELATION", item, name=item.table, advice=advice)
         fields = struct.type.fields()
         return [(item, Visible(f.name, None, field_of(struct, f.name, item))) for f in fields]
@@ -222,11 +224,11 @@ class SelectBinder:
                 refuse("GROUP_BY_POSITION", item, position=item.name, count=len(selected))
             return _unaliased(selected[position - 1])
         if isinstance(item, exp.Column) and not item.table:
-            known = resolve(self.source.columns, [item.name], item)
+            resolved = resolve(self.source.columns, [item.name], item)
             named = [
                 s for s in selected if isinstance(s, exp.Alias) and same_name(s.alias, item.name)
             ]
-            if known is None and named:
+            if resolved is None and named:
                 return _unaliased(named[0])
         return item
 
@@ -249,12 +251,12 @@ def _unaliased(node: exp.Expr) -> exp.Expr:
 
 def _aggregates(node: exp.Expr) -> list[exp.Expr]:
     """Aggregate calls in an expression, those with OVER left out."""
-    found: list[exp.Expr] = []
+    calls: list[exp.Expr] = []
     for call in node.walk(prune=lambda part: isinstance(part, exp.Query)):
         if not isinstance(call, exp.Anonymous):
             continue
         name = call.name.lower()
-        known = name in table.AGGREGATES or name in table.AGGREGATE_SYNONYMS
-        if known and not isinstance(call.parent, exp.Window):
-            found.append(call)
-    return found
+        is_aggregate = name in table.AGGREGATES or name in table.AGGREGATE_SYNONYMS
+        if is_aggregate and not isinstance(call.parent, exp.Window):
+            calls.append(call)
+    return calls

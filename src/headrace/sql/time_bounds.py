@@ -40,8 +40,8 @@ class _Linear:
         total = dict(self.factors)
         for atom, factor in other.factors:
             total[atom] = total.get(atom, 0) + sign * factor
-        kept = tuple((atom, factor) for atom, factor in total.items() if factor)
-        return _Linear(kept, self.constant + sign * other.constant)
+        factors = tuple((atom, factor) for atom, factor in total.items() if factor)
+        return _Linear(factors, self.constant + sign * other.constant)
 
 
 def time_bound(predicate: Expr, left: frozenset[str], right: frozenset[str]) -> Bound | None:

@@ -98,25 +98,25 @@ def _constants(node: Node) -> dict[str, Literal]:
     match node:
         case Project():
             below = _constants(node.input)
-            found = {c.name: _constant(c.expr, below) for c in node.columns}
+            constants = {c.name: _constant(c.expr, below) for c in node.columns}
         case Filter():
             return _constants(node.input)
         case Aggregate():
             below = _constants(node.input)
-            found = {key.name: _constant(key.expr, below) for key in node.keys}
+            constants = {key.name: _constant(key.expr, below) for key in node.keys}
         case Join():
-            found = {}
+            constants = {}
             for side, names in _named_inputs(node):
-                found |= {names[name]: value for name, value in _constants(side).items()}
+                constants |= {names[name]: value for name, value in _constants(side).items()}
         case Union():
             parts = [(part.schema.names, _constants(part)) for part in node.parts]
-            found = {
+            constants = {
                 name: next((c[own[i]] for own, c in parts if own[i] in c), None)
                 for i, name in enumerate(node.schema.names)
             }
         case _:
             return {}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in constants.items() if value is not None}
 
 
 def _constant(expr: Expr, below: Constants) -> Literal | None:

@@ -49,10 +49,10 @@ def mark_left_over(tree: exp.Expr, tokens: Iterable[Token], text: str, shift: in
     # The sign of an interval's number goes into its text.
     numbers = Counter(part.removeprefix("-") for part in _texts(tree))
     stars = len(list(tree.find_all(exp.Star, exp.Mul)))
-    found: list[tuple[str, str, Position]] = []
+    left_over: list[tuple[str, str, Position]] = []
 
     def add(what: str, advice: str, offset: int) -> None:
-        found.append((what, advice, place_of_offset(text, offset, shift)))
+        left_over.append((what, advice, place_of_offset(text, offset, shift)))
 
     end = 0
     for token in tokens:
@@ -77,8 +77,8 @@ def mark_left_over(tree: exp.Expr, tokens: Iterable[Token], text: str, shift: in
         end = token.end + 1
     for offset in _hints(text, end, len(text)):
         add("this hint", _HINT_ADVICE, offset)
-    if found:
-        tree.meta[_LEFT_OVER] = found
+    if left_over:
+        tree.meta[_LEFT_OVER] = left_over
 
 
 def _hints(text: str, begin: int, end: int) -> Iterator[int]:

@@ -123,7 +123,7 @@ class Arrangement:
 
 def span(files: Iterable[StateFile]) -> tuple[int, int] | None:
     """The least span of time that holds all rows of the files, or None without any."""
-    known = [(f.first, f.last) for f in files if f.first is not None and f.last is not None]
-    if not known:
+    spans = [(f.first, f.last) for f in files if f.first is not None and f.last is not None]
+    if not spans:
         return None
-    return min(first for first, _ in known), max(last for _, last in known)
+    return min(first for first, _ in spans), max(last for _, last in spans)

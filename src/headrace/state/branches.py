@@ -109,8 +109,10 @@ class Branch:
         """Forget what going on from the failure would need; the files that are free then."""
         freed = set(self.files())
         own = {name for query in self.state.queries for name in own_arrangements(query)}
-        kept = {name: a for name, a in self.state.arrangements.items() if name in own}
-        self.state.arrangements, self.missed, self.rows_gone = kept, [], True
+        own_arrangements_left = {
+            name: a for name, a in self.state.arrangements.items() if name in own
+        }
+        self.state.arrangements, self.missed, self.rows_gone = own_arrangements_left, [], True
         return sorted(freed - set(self.files()))
 
     def copied(self) -> Branch:
@@ -152,9 +154,11 @@ def branched_off(
     ``stores`` are the arrangements that it read, ``outbox`` what still waits for its sink.
     """
     results = results_of_query(query)
-    kept = {n: before.arrangements[n] for n in (*stores, results) if n in before.arrangements}
+    arrangements = {
+        n: before.arrangements[n] for n in (*stores, results) if n in before.arrangements
+    }
     if outbox is not None:
-        kept[outbox.name] = outbox
+        arrangements[outbox.name] = outbox
     merged = {n: plan for n, plan in before.merged.items() if n == query}
     return replace(
         before,
@@ -162,7 +166,7 @@ def branched_off(
         greatest=dict(before.greatest),
         clocks=before.clocks.copied(),
         queries={n: record for n, record in before.queries.items() if n == query},
-        arrangements={n: replace(a, files=list(a.files)) for n, a in kept.items()},
+        arrangements={n: replace(a, files=list(a.files)) for n, a in arrangements.items()},
         merged=merged,
         plans={n: plan for n, plan in before.plans.items() if n in merged.values()},
         publications=[],
@@ -197,8 +201,8 @@ def back_among_others(state: Committed, query: str) -> None:
 def results_of(state: Committed, query: str) -> Arrangement | None:
     """The result table of a query, also of one that has failed or goes on by itself."""
     states = (state, *(branch.state for branch in state.branches.values()))
-    found = (each.arrangements.get(results_of_query(query)) for each in states)
-    return next((arrangement for arrangement in found if arrangement is not None), None)
+    tables = (each.arrangements.get(results_of_query(query)) for each in states)
+    return next((arrangement for arrangement in tables if arrangement is not None), None)
 
 
 def drop_own_arrangements(state: Committed, query: str) -> None:

@@ -31,8 +31,8 @@ class Reading:
     def least(self, clocks: Collection[str]) -> int | None:
         """The least of those that count; None where none does, or one has no watermark."""
         counting = [self.watermarks.get(clock) for clock in clocks if clock not in self.idle]
-        known = [watermark for watermark in counting if watermark is not None]
-        return min(known) if known and len(known) == len(counting) else None
+        watermarks = [watermark for watermark in counting if watermark is not None]
+        return min(watermarks) if watermarks and len(watermarks) == len(counting) else None
 
     def is_behind(self, later: Reading, among: Collection[str]) -> bool:
         """Whether a later reading says at least as much of every set of clocks among these.
@@ -49,8 +49,8 @@ class Reading:
         return all(later.watermarks.get(c, min(counting) - 1) >= max(counting) for c in again)
 
     def without(self, clocks: Collection[str]) -> Reading:
-        kept = {c: w for c, w in self.watermarks.items() if c not in clocks}
-        return Reading(kept, self.idle.difference(clocks))
+        watermarks = {c: w for c, w in self.watermarks.items() if c not in clocks}
+        return Reading(watermarks, self.idle.difference(clocks))
 
 
 @dataclass
@@ -67,8 +67,8 @@ class Clocks:
         """The watermark of an operator over these clocks; None while it has none."""
         names = list(clocks)
         readings = (Reading(self.watermarks, self.idle), *self.past)
-        known = [least for r in readings if (least := r.least(names)) is not None]
-        return max(known, default=None)
+        leasts = [least for r in readings if (least := r.least(names)) is not None]
+        return max(leasts, default=None)
 
     def then(
         self,
@@ -97,14 +97,14 @@ class Clocks:
         """Drop the readings that no operator can stand at, if each is over clocks of one group."""
         if not self.past:
             return
-        known = list(groups)
+        sets = list(groups)
         readings = [*self.past, Reading(self.watermarks, self.idle)]
         self.past = tuple(
             reading
             for number, reading in enumerate(self.past)
             if not all(
                 any(reading.is_behind(later, among) for later in readings[number + 1 :])
-                for among in known
+                for among in sets
             )
         )
 

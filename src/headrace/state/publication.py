@@ -63,7 +63,7 @@ class Publication:
     @classmethod
     def from_format_1(cls, value: dict[str, Any]) -> Publication:
         """As it was when folders were renamed: the files are those that are still staged."""
-        found = cls(value["staged"], value["final"])
-        if not inside(found.sink, found.staged).startswith(f"{STAGING}/"):
+        publication = cls(value["staged"], value["final"])
+        if not inside(publication.sink, publication.staged).startswith(f"{STAGING}/"):
             raise Damaged("it publishes what no sink has staged")
-        return found
+        return publication

@@ -10,6 +10,8 @@ begins is given there; both are ours:
   noise and three times with a jump; begun with zero it has 0.9 and 1.1 times.
 - Half of the level is the newest value, so a jump is mostly followed within two or three cycles.
   The trend is slower: a slope takes several values to tell from noise.
+
+Paper: Multi-Way Joins, Section 4.3.
 """
 
 from __future__ import annotations

@@ -249,10 +249,10 @@ class Checkpoint:
     def _identify(self) -> str:
         """The identity of the checkpoint, now that it is ours; made where there is none."""
         path = self.path("headrace.json")
-        known = self._identity()
-        identity = known or uuid.uuid4().hex
+        recorded = self._identity()
+        identity = recorded or uuid.uuid4().hex
         text = sealed({"format": FORMAT, "identity": identity})
-        if known is None:
+        if recorded is None:
             self.files.create(path, text)
         elif self.files.read(path) != text:
             # An older version must not take it for one of its own.
@@ -301,25 +301,25 @@ class Checkpoint:
             grace = self._retained if path.startswith(results) else 0
             return epoch + grace < state.epoch
 
-        kept, held = [], set(state.files())
+        not_yet_due, in_state = [], set(state.files())
         for epoch, path in state.garbage:
-            if path in held:
+            if path in in_state:
                 # Whoever holds it still says so when it needs it no more.
                 continue
             if is_due(epoch, path):
                 self.files.delete(path)
             else:
-                kept.append((epoch, path))
-        state.garbage = kept
+                not_yet_due.append((epoch, path))
+        state.garbage = not_yet_due
 
     def _delete_strays(self, state: Committed) -> None:
         """Delete what no commit spoke of when this owner began: work of epochs that never ended."""
         if not self._strays:
             return
-        known = {self._entry(path) for path in state.files()}
-        known |= {self._entry(path) for _, path in state.garbage}
+        owned = {self._entry(path) for path in state.files()}
+        owned |= {self._entry(path) for _, path in state.garbage}
         for path in self._strays:
-            if path not in known:
+            if path not in owned:
                 self.files.delete(path)
         self._strays = []
 

@@ -45,7 +45,7 @@ _SESSION = {
 
 
 @dataclass(frozen=True)
-class Mode:
+class ExecutionMode:
     """How Spark runs a definition."""
 
     interpreted: bool
@@ -64,7 +64,7 @@ class SparkExecutor:
         for key, value in _SESSION.items():
             self.session.conf.set(key, value)
         self._partitions = settings.shuffle_partitions or spark.sparkContext.defaultParallelism
-        self._mode: Mode | None = None
+        self._mode: ExecutionMode | None = None
         self._bound: set[str] = set()
         self.jobs = 0
 
@@ -114,7 +114,7 @@ class SparkExecutor:
         Spark's cache of compiled code never holds it, and compiling takes longer than running.
         Very many rows get adaptive execution, each of whose stages is a job more.
         """
-        mode = Mode(
+        mode = ExecutionMode(
             interpreted=rows is not None and rows <= self._settings.interpreted_rows,
             adaptive=rows is not None and rows >= self._settings.adaptive_rows,
         )

@@ -110,11 +110,11 @@ def paused(
     stream of such a group that runs ahead of the furthest behind, silent or not, would only add to
     what waits for that one. The furthest behind of all is never paused.
     """
-    found: dict[str, str] = {}
+    waits_for: dict[str, str] = {}
     for stream in sorted(waiting):
         others = {s for group in groups if stream in group for s in group}
         counting = sorted(s for s in others if s in streams and s not in idle)
         slowest = min(counting, key=lambda s: streams[s].position, default=stream)
         if streams[stream].runs_ahead_of(streams[slowest].position, settings):
-            found[stream] = slowest
-    return found
+            waits_for[stream] = slowest
+    return waits_for

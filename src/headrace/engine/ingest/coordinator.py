@@ -370,17 +370,17 @@ class Coordinator:
     def _without_room(self, active: set[str], idle: frozenset[str]) -> dict[str, str]:
         """The streams whose batches wait because state is full, with those they wait for."""
         limit = self._settings.state_max_rows
-        found: dict[str, str] = {}
+        waits_for: dict[str, str] = {}
         if limit and self._waiting and self._rows_held() > limit:
             # Streams that have ended are still behind; what waits for a broken one has failed.
             states = {s: t for s, t in self._states.items() if s not in self.stream_errors}
-            found = paused(states, self._waiting, idle, self._runner.groups, self._settings)
-        if found != self._paused:
-            self._paused = found
-            self._on_paused(found)
-        if found and active <= found.keys():
-            raise self._no_room(set(found.values()) - active)
-        return found
+            waits_for = paused(states, self._waiting, idle, self._runner.groups, self._settings)
+        if waits_for != self._paused:
+            self._paused = waits_for
+            self._on_paused(waits_for)
+        if waits_for and active <= waits_for.keys():
+            raise self._no_room(set(waits_for.values()) - active)
+        return waits_for
 
     def _rows_held(self) -> int:
         state = self._runner.state

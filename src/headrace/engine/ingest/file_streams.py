@@ -48,14 +48,14 @@ class FileStream:
             first = self._offset(batch - 1) + 1 if batch else 0
         except (OSError, ValueError, KeyError, IndexError, TypeError):
             return None
-        found: list[str] = []
+        paths: list[str] = []
         for offset in range(first, last + 1):
             entries = self._entries(offset)
             if entries is None:
                 return None
-            found += entries
+            paths += entries
         # What a folder's name says of the rows (`day=3`) is not in the files.
-        return None if any("=" in path for path in found) else found
+        return None if any("=" in path for path in paths) else paths
 
     def _offset(self, batch: int) -> int:
         """Up to which entry of the source's log a batch reads."""
@@ -85,13 +85,13 @@ def _path(uri: str) -> str:
 def folders(frame: DataFrame) -> list[str]:
     """Where the files are that a streaming DataFrame reads."""
     leaves: Any = frame._jdf.queryExecution().analyzed().collectLeaves()
-    found = []
+    paths = []
     for number in range(leaves.size()):
         leaf = leaves.apply(number)
         if leaf.getClass().getSimpleName() == "StreamingRelation":
             path = leaf.dataSource().options().get("path")
-            found += [str(path.get())] if path.isDefined() else []
-    return found
+            paths += [str(path.get())] if path.isDefined() else []
+    return paths
 
 
 def is_file_stream(frame: DataFrame) -> bool:

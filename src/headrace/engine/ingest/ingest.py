@@ -150,12 +150,12 @@ class Ingest:
 
     def recent_progress(self) -> list[dict[str, Any]]:
         """Spark's progress reports, with the rows that were read without it."""
-        found = [dict(progress) for progress in self._query.recentProgress]
-        for progress in found:
+        reports = [dict(progress) for progress in self._query.recentProgress]
+        for progress in reports:
             rows = self._rows.get(progress["batchId"])
             if rows is not None and "addBatch" in progress["durationMs"]:
                 progress["numInputRows"] = rows
-        return found
+        return reports
 
 
 def pruned(frame: DataFrame, source: Source) -> DataFrame:

@@ -90,7 +90,7 @@ class Standstills:
     def _standing(
         self, now: float, report: EpochReport, clocks: Clocks, sets: Iterable[Streams]
     ) -> dict[Streams, Standstill]:
-        found: dict[Streams, Standstill] = {}
+        standstills: dict[Streams, Standstill] = {}
         stands: dict[Streams, _Stand] = {}
         for streams in sets:
             watermark = clocks.at(streams)
@@ -107,7 +107,7 @@ class Standstills:
             is_news = seconds >= 2 * stand.told
             if is_news:
                 stand.told = seconds
-            found[streams] = Standstill(
+            standstills[streams] = Standstill(
                 holder,
                 seconds,
                 stand.rows.total(),
@@ -116,7 +116,7 @@ class Standstills:
                 is_news,
             )
         self._stands = stands
-        return found
+        return standstills
 
 
 def _holder(counting: Streams, watermarks: Mapping[str, int]) -> str | None:

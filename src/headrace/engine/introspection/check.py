@@ -48,15 +48,15 @@ def check_expressions(
     session: SparkSession, plan: Node, place_of: PlaceOf = lambda expr: None
 ) -> None:
     """Raise if Spark does not accept an expression of the plan, or gives it another type."""
-    found: list[tuple[Schema, list[Expr]]] = []
+    by_schema: list[tuple[Schema, list[Expr]]] = []
     for node in dict.fromkeys(plan.walk()):
         expressions = _expressions(node)
         if expressions:
             schema = node.schema if isinstance(node, Join) else node.inputs[0].schema
-            found.append((schema, expressions))
-    if len(found) > 1 and _all_right(session, found):
+            by_schema.append((schema, expressions))
+    if len(by_schema) > 1 and _all_right(session, by_schema):
         return
-    for schema, expressions in found:
+    for schema, expressions in by_schema:
         _check(session, schema, expressions, place_of)
 
 
@@ -155,11 +155,11 @@ def _check(
             condition="INVALID_EXPRESSION",
         ) from error
     for expr, field in zip(expressions, fields, strict=True):
-        found = field.dataType.simpleString()
-        if not _same_type(expr.type.name, found):
+        spark_type = field.dataType.simpleString()
+        if not _same_type(expr.type.name, spark_type):
             raise QueryError(
-                f"{expr} is {found} in Spark, but was planned as {expr.type}",
-                hint=f"write CAST({expr} AS {found})",
+                f"{expr} is {spark_type} in Spark, but was planned as {expr.type}",
+                hint=f"write CAST({expr} AS {spark_type})",
                 position=place_of(expr),
                 condition="TYPE_MISMATCH",
             )

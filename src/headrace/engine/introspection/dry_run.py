@@ -49,7 +49,7 @@ class _Executor:
 
 
 @dataclass(frozen=True)
-class Places:
+class Locations:
     """Where an epoch would read and write: tasks may not reach every store.
 
     ``streams`` are the folders of the streams whose files tasks can read; None for the others. The
@@ -62,18 +62,18 @@ class Places:
 
 
 def executors_of(
-    physical: PhysicalPlan, executor: Executor, settings: Settings, places: Places
+    physical: PhysicalPlan, executor: Executor, settings: Settings, places: Locations
 ) -> list[str]:
     """For each thing that is written in an epoch, who would do it and why."""
     imagined = _Executor(executor, settings)
     epoch = _epoch(physical, imagined, places)
-    found = [
+    verdicts = [
         f"{write.label}: {imagined.buckets.verdict(write, label)}"
         for label, write in _writes(physical, epoch, places.sink)
     ]
     untried = imagined.buckets.untried
     return [
-        *found,
+        *verdicts,
         *(f"{store}: tasks try to reach it when they first need it" for store in untried),
     ]
 
@@ -90,7 +90,7 @@ def _writes(physical: PhysicalPlan, epoch: Epoch, sink: str) -> Iterator[tuple[s
             yield name, Write("results", rows.query, rows.schema, path=f"{sink}/results")
 
 
-def _epoch(physical: PhysicalPlan, executor: _Executor, places: Places) -> Epoch:
+def _epoch(physical: PhysicalPlan, executor: _Executor, places: Locations) -> Epoch:
     state = Committed(epoch=1)
     for store in physical.stores:
         for epoch, first, last in ((1, _BEFORE - 1, _AFTER), (2, _BEFORE, _AFTER)):

@@ -15,7 +15,7 @@ from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.compiler.planning import PlanState, plan_all
 from headrace.engine.epochs.live_plan import plans_that_ran
 from headrace.engine.ingest.file_streams import folder_of
-from headrace.engine.introspection.dry_run import Places, executors_of
+from headrace.engine.introspection.dry_run import Locations, executors_of
 from headrace.engine.policy import planner_policy
 from headrace.merge import Strategy
 from headrace.merge.describe import Description, describe, planned_together
@@ -90,7 +90,7 @@ class ExplainedQuery:
         }
         checkpoint = engine.checkpoint or ""
         folder = checkpoint if sink.format == "results" else dict(sink.options).get("path", "")
-        places = Places(checkpoint, folder, folders)
+        places = Locations(checkpoint, folder, folders)
         return executors_of(part, engine.executor, engine.settings, places)
 
     def _stored_rows(self, store: str) -> int:

@@ -54,19 +54,19 @@ class QueryState:
             self.active, self.message = False, message
 
     def status(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"message": self.message, "isActive": self.active}
+        status: dict[str, Any] = {"message": self.message, "isActive": self.active}
         if self.starts_at is not None:
-            told["from"] = timestamp(self.starts_at)
+            status["from"] = timestamp(self.starts_at)
         warning = self.warning
         if warning is None and self.waiting is not None:
             warning = f"{self.waiting['rows']} rows wait for its sink"
         if self.active and warning is not None:
-            told["warning"] = warning
+            status["warning"] = warning
         if self.active and self.paused:
-            told["paused"] = dict(self.paused)
+            status["paused"] = dict(self.paused)
         if self.waiting is not None:
-            told["waitingForSink"] = dict(self.waiting)
-        return told
+            status["waitingForSink"] = dict(self.waiting)
+        return status
 
 
 def epoch_progress(report: EpochReport, spellings: Mapping[str, str]) -> Progress:
@@ -142,10 +142,10 @@ def waiting_status(waiting: Waiting | None) -> dict[str, Any] | None:
     if waiting is None:
         return None
     epochs = sorted({file.epoch for file in waiting.outbox.files})
-    told: dict[str, Any] = {"rows": waiting.outbox.rows, "sinceEpoch": epochs[0]}
+    status: dict[str, Any] = {"rows": waiting.outbox.rows, "sinceEpoch": epochs[0]}
     if waiting.delivery is not None:
-        told |= {"tries": waiting.delivery.tries, "error": waiting.delivery.error.message}
-    return told
+        status |= {"tries": waiting.delivery.tries, "error": waiting.delivery.error.message}
+    return status
 
 
 def told_together(failed: Mapping[str, HeadraceError]) -> HeadraceError:

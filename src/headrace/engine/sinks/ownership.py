@@ -302,15 +302,15 @@ def _with_all_around(path: str) -> list[str]:
         tops, starts = "", [path, os.path.realpath(path)]
     else:
         tops, starts = f"{parsed.scheme}://{parsed.netloc}", [parsed.path]
-    found: dict[str, None] = {}
+    around: dict[str, None] = {}
     for start in starts:
         # In full without doubled and trailing slashes: //a is not the same as /a to Python.
         place = posixpath.normpath(f"/{start.strip('/')}")
         while place != "/":
-            found.setdefault(tops + place)
+            around.setdefault(tops + place)
             place = posixpath.dirname(place)
-    found.setdefault(tops)
-    return list(found)
+    around.setdefault(tops)
+    return list(around)
 
 
 def _identity(path: str) -> Hashable:

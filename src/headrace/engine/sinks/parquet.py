@@ -70,9 +70,9 @@ class ParquetSink(QuerySink):
         files = self._files = epoch.checkpoint.files_of(staged)
         if self._leftovers is None:
             ours = f"-{epoch.checkpoint.mark}-"
-            found = [f"{staging}/{n}" for n in files.names(staging) if ours in n]
+            staged_before = [f"{staging}/{n}" for n in files.names(staging) if ours in n]
             waiting = {publication.staged for publication in epoch.checkpoint.unpublished}
-            self._leftovers = [path for path in found if path not in waiting]
+            self._leftovers = [path for path in staged_before if path not in waiting]
         files.delete(staged)
         written = yield Write(
             self.name,

@@ -4,6 +4,8 @@ Level by level, each row is handed to the windows that are computed from it. Spa
 window that feeds several others once for each of them, so there is one chain for the whole graph:
 what was asked for goes along as a copy of itself until the end. All levels group by the keys, so
 the rows change places once, before the first.
+
+Paper: Factor Windows, Section III-C.
 """
 
 from __future__ import annotations

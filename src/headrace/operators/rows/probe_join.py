@@ -4,6 +4,8 @@ What a stream keeps for such a join may be any number of times larger than a mic
 rows look the others up in indexes that tasks keep beside the durable state, in the order that the
 data of late suggests. A delta join over the same inputs defines what comes out, and runs where
 tasks cannot do it.
+
+Paper: Multi-Way Joins, Section 3.1.
 """
 
 from __future__ import annotations

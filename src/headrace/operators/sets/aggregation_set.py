@@ -8,6 +8,8 @@ every window are dropped, the decrement of Definition 4 for windows that are mad
 A row is a group of one. So an input that is *not* aggregated early is the same arrangement with a
 row for each row, and which of the two an epoch appends makes no difference to who reads them. The
 choice may change between any two epochs, and nothing has to be migrated.
+
+Paper: Early Aggregation, Section 4, Definition 3, Definition 4.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Definition 6 of the paper on aggregation join queries, for any number of inputs: a row of a set is
 matched like a row of its input, and stands for as many joined rows as the counts of the matched
 rows multiply to. What the aggregates are then follows by the coalescing property.
+
+Paper: Early Aggregation, Section 4, Definition 6.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A landmark is never closed, so its groups follow each epoch: the new rows of each input, aggregated
 together if that input is aggregated early, meet the sets of the others (a one-way join of
 Definition 6 for each input), and what they amount to is added to the groups so far.
+
+Paper: Early Aggregation, Section 6.1, Definition 6.
 """
 
 from __future__ import annotations

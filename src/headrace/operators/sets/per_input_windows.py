@@ -3,6 +3,8 @@
 At each watermark t the rows of an input's window, the last hour of it or all of it, are joined
 with those of the others. The set of each window is updated as it moves; the sets are joined anew,
 since they are small, and what was aggregated is not looked at again.
+
+Paper: Early Aggregation, Section 6.1.
 """
 
 from __future__ import annotations

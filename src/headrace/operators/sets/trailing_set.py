@@ -12,6 +12,8 @@ late ones) and rows leave it. What enters is added to its groups. What leaves is
 
 An epoch writes the groups that it *touched* anew, and of a group's entries the newest counts. An
 entry as old as the window is long has nothing left in it, so files leave as their time comes.
+
+Paper: Early Aggregation, Section 4, Definition 4.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Definition 2 of the paper on aggregation join queries, by watermarks: between two of them the window
 W(t1) becomes W(t2), and of the rows that are stored some enter and some leave.
+
+Paper: Early Aggregation, Section 3, Definition 2.
 """
 
 from __future__ import annotations

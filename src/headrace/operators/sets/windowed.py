@@ -8,6 +8,8 @@ aggregated early this is the late aggregation plan.
 Where the query pairs rows once per common window, each window's sets are first put together from
 panes that its neighbours share. Over a trailing window the rows of one input are those that the
 window holds, and the sets of the others those that these may meet.
+
+Paper: Early Aggregation, Section 6.1.
 """
 
 from __future__ import annotations

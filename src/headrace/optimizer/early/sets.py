@@ -11,6 +11,8 @@ A set is made of rows that may meet nobody, so nothing in it may raise. What can
 where its guard holds (see ``guards``). The other rows are told apart by the columns that it reads,
 as they are, and it is computed of those above the join. Where no guard is known, that is so of all
 rows. Either way it is computed for exactly the joined rows, and raises if it does for one of them.
+
+Paper: Early Aggregation, Section 5, Rule 1, Rule 2.
 """
 
 from __future__ import annotations

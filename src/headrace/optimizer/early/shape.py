@@ -5,6 +5,8 @@ groups, the aggregates and the conditions, so that all of them speak of the inpu
 
 Which queries: inner joins of streams, tables among them, below one aggregate of functions that can
 be taken apart. Which not, and why, is what ``Declined`` says; single inputs may be declined too.
+
+Paper: Early Aggregation, Section 5.
 """
 
 from __future__ import annotations

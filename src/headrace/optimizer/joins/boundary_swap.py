@@ -3,6 +3,8 @@
 b within [a - l, a + u] is a within [b - u, b + l]: the bounds change places and signs. Sliding and
 session joins read the same from both sides. Without the swap an interval join with unequal bounds
 does not commute (Theorem 4); with it, it does.
+
+Paper: Window Join Reordering, Section 3.3, Section 5.1.
 """
 
 from __future__ import annotations

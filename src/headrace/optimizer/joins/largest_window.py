@@ -11,6 +11,8 @@ sufficient nor necessary: SW(10,15) and SW(20,30) satisfy it and have windows th
 
 In processing time a join hands on the end of its window instead. Ends must then be aligned, and
 *largest window only* computes all joins by the largest window and filters afterwards.
+
+Paper: Window Join Reordering, Section 5.2.
 """
 
 from __future__ import annotations

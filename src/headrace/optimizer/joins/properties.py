@@ -4,6 +4,9 @@ A verdict says whether a property holds by itself, is acquired by a transformati
 The corrections of the published table: Case A4 asks for windows that are nested in or disjoint from
 each other, and intervals of unequal bounds (A7) associate under propagation of b.ts with the
 boundary swap.
+
+Paper: Window Join Reordering, Section 3.1, Section 3.2, Section 3.3, Section 4.1, Section 4.2,
+Section 4.3, Table 2, Section 5.4, Section 6.2.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 ``search`` finds the best of more orders in less time; this one is kept for its tests against the
 paper, and to tell a user which orders go past it.
+
+Paper: Window Join Reordering, Section 6.1, Algorithm 2.
 """
 
 from __future__ import annotations

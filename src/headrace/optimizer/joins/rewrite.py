@@ -2,6 +2,8 @@
 
 The engine needs no such plan: its state is the same for all orders. Plain Spark and the tests'
 oracle run a plan as it stands, so for them an order is one.
+
+Paper: Window Join Reordering, Section 6.2.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A join of AB with C that looks at a.ts is a condition on (A, C). Whatever the order, that pair is
 joined by that window. A pair that no join looks at, such as (B, C), inherits all windows on the
 way between its streams; it has a window of its own only if those are nested (``largest_window``).
+
+Paper: Window Join Reordering, Section 5.3, Algorithm 1.
 """
 
 from __future__ import annotations

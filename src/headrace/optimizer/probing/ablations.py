@@ -1,6 +1,8 @@
 """dpPick with half of its model, to see what each half is worth (Section 5.3).
 
 The third ablation, without smoothing, is one of the statistics: see ``ProbeHistory.forecast``.
+
+Paper: Multi-Way Joins, Section 5.3.
 """
 
 from __future__ import annotations

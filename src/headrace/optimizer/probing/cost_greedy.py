@@ -1,4 +1,7 @@
-"""The cheapest probe next, as in MultiStream (Section 5.2, greedy_MSJ): no look at what follows."""
+"""The cheapest probe next, as in MultiStream (Section 5.2, greedy_MSJ): no look at what follows.
+
+Paper: Multi-Way Joins, Section 5.2.
+"""
 
 from __future__ import annotations
 

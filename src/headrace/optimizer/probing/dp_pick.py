@@ -8,6 +8,8 @@ set of inputs is found once: 2ⁿ⁻¹ sets for a driver, with the same result a
 
 Above ``MOST_EXACT`` inputs a beam keeps the ``WIDTH`` most promising sets of each size. It may miss
 the best, but is never worse than the initial and the greedy order.
+
+Paper: Multi-Way Joins, Section 4.2, Algorithm 3.
 """
 
 from __future__ import annotations

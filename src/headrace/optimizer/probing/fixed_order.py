@@ -1,4 +1,7 @@
-"""The initial order, whatever is observed: the baseline of Section 5.2 (fixedOrder)."""
+"""The initial order, whatever is observed: the baseline of Section 5.2 (fixedOrder).
+
+Paper: Multi-Way Joins, Section 5.2.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Inputs that have a key of one class of equal keys can all be probed from each other, even where the
 query's text does not compare just these two.
+
+Paper: Multi-Way Joins, Section 4.2.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Selectivity is what it is for joins of tables: the share of the cross product that matches. A probe
 from l finds γ μ of the rows of r on the average.
+
+Paper: Multi-Way Joins, Section 5.2.
 """
 
 from __future__ import annotations

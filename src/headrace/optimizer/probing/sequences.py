@@ -2,6 +2,8 @@
 
 ``dp_pick`` finds the best one without listing them; these are for its tests, and to tell people
 how many there are.
+
+Paper: Multi-Way Joins, Section 4.2, Algorithm 4.
 """
 
 from __future__ import annotations

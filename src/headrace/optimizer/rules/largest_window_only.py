@@ -18,6 +18,8 @@ Conditions:
   streams where there were two. In event time it would: other rows would be late;
 - nothing above reads the ends that are handed on, and all windows above close when they did;
 - what stands between the joins cannot fail, since it is computed for fewer rows.
+
+Paper: Window Join Reordering, Section 5.2.
 """
 
 from __future__ import annotations

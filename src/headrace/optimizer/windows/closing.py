@@ -1,4 +1,7 @@
-"""The graph by which windows are computed from stored panes."""
+"""The graph by which windows are computed from stored panes.
+
+Paper: Factor Windows, Section III-C.
+"""
 
 from __future__ import annotations
 

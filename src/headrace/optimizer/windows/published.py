@@ -9,6 +9,10 @@ must be a multiple too (Theorem 4). Algorithm 2 tries every length for a slide, 
 a convex function of the length, so that the shortest and the longest valid ones are enough. And
 Algorithm 4 calls every factor window of two others a benefit, which it may not be for windows that
 pause between their intervals.
+
+Paper: Factor Windows, Section II-C, Section III-B, Algorithm 1, Definition 6, Section IV-A,
+Equation 2, Section IV-B, Algorithm 2, Section IV-C, Algorithm 3, Section IV-D, Algorithm 4,
+Algorithm 5.
 """
 
 from __future__ import annotations

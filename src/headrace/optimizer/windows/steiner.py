@@ -5,6 +5,8 @@ window, and says itself that the whole problem is a Steiner tree: the rows are t
 windows asked for are the terminals, and an arc's length is the cost of computing one window from
 another. Here all that ``candidates`` finds compete, and ``arborescence`` searches. The answer says
 how far it can be from the best, and over which windows.
+
+Paper: Factor Windows, Section IV-C.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ that has none reads the files, one that is behind reads those of the epochs that
 Arrow files which all workers of a machine map into memory, so they are there once.
 
 This module goes to the executors by value and needs nothing there but DuckDB, pyarrow and numpy.
+
+Paper: Multi-Way Joins, Section 3.1.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Each result comes out once: new rows of input i meet all rows of the inputs afte
 of earlier epochs of those before it.
 
 This module goes to the executors by value and needs nothing there but DuckDB, pyarrow and numpy.
+
+Paper: Multi-Way Joins, Section 3.1, Algorithm 1, Algorithm 2, Section 4.3.
 """
 
 from __future__ import annotations

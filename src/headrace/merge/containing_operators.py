@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from headrace.merge.contained_groups import grouping_shape, groups_within
-from headrace.merge.containment import Meanings, Wider, join_within
+from headrace.merge.containment import Container, Meanings, join_within
 from headrace.merge.equality import Equality
 from headrace.merge.global_plan import SharedOperator
 from headrace.merge.signer import Signer
@@ -24,18 +24,18 @@ MOST_TRIED = 16
 
 
 @dataclass(order=True, frozen=True, slots=True)
-class _Known:
+class _Candidate:
     conditions: int
     number: int
     operator: SharedOperator = field(compare=False)
     meanings: Meanings = field(compare=False)
 
 
-class WiderOperators:
+class ContainingOperators:
     """Finds one that runs for one that asks for less."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, list[_Known]] = {}
+        self._candidates: dict[Hashable, list[_Candidate]] = {}
         self._by_key: dict[int, SharedOperator] = {}
         self._noted: set[int] = set()
 
@@ -50,8 +50,10 @@ class WiderOperators:
             meanings = equality.signer.signatures(node)
             shape = _shape(node, meanings, equality.signer)
             if shape is not None:
-                known = _Known(_width(node, meanings), operator.number, operator, meanings)
-                insort(self._known.setdefault(shape, []), known)
+                candidate = _Candidate(
+                    _conjunct_count(node, meanings), operator.number, operator, meanings
+                )
+                insort(self._candidates.setdefault(shape, []), candidate)
 
     def containing(
         self,
@@ -64,27 +66,33 @@ class WiderOperators:
         meanings = equality.signer.signatures(node)
         same = self._by_key.get(equality.key(meanings[id(node)]))
         shape = _shape(node, meanings, equality.signer)
-        if (same is not None and same.users) or shape not in self._known:
+        if (same is not None and same.users) or shape not in self._candidates:
             return None
         self._forget_gone(shape)
-        for known in islice(self._known[shape], MOST_TRIED):
-            if known.conditions > _width(node, meanings):
+        for candidate in islice(self._candidates[shape], MOST_TRIED):
+            if candidate.conditions > _conjunct_count(node, meanings):
                 return None
-            wider = Wider(plan_of(known.operator), known.operator.node, known.meanings)
+            container = Container(
+                plan_of(candidate.operator), candidate.operator.node, candidate.meanings
+            )
             if isinstance(node, Join):
-                found = join_within(node, meanings, equality, wider)
+                contained = join_within(node, meanings, equality, container)
             else:
-                found = groups_within(node, meanings, equality, wider)
-            if found is not None and pays(node, found, wider.plan):
-                return found
+                contained = groups_within(node, meanings, equality, container)
+            if contained is not None and pays(node, contained, container.plan):
+                return contained
         return None
 
     def _forget_gone(self, shape: Hashable) -> None:
-        gone = [known for known in self._known[shape][:MOST_TRIED] if not known.operator.users]
-        for known in gone:
-            self._known[shape].remove(known)
-            if self._by_key.get(known.operator.key) is known.operator:
-                del self._by_key[known.operator.key]
+        gone = [
+            candidate
+            for candidate in self._candidates[shape][:MOST_TRIED]
+            if not candidate.operator.users
+        ]
+        for candidate in gone:
+            self._candidates[shape].remove(candidate)
+            if self._by_key.get(candidate.operator.key) is candidate.operator:
+                del self._by_key[candidate.operator.key]
 
 
 def _operators(operator: SharedOperator) -> Iterator[SharedOperator]:
@@ -105,7 +113,7 @@ def _shape(node: Join | Aggregate, meanings: Meanings, signer: Signer) -> Hashab
     return ("join", branches[0].leaves) if len(branches) == 1 else None
 
 
-def _width(node: Join | Aggregate, meanings: Meanings) -> int:
+def _conjunct_count(node: Join | Aggregate, meanings: Meanings) -> int:
     """How many conditions the rows must meet."""
     rows = meanings[id(node.input if isinstance(node, Aggregate) else node)]
     return sum(
