@@ -57,6 +57,9 @@ def seen(rates: Mapping[tuple[int, int], float], rows: float = 10.0) -> list[Map
             for (one, other), rate in rates.items()
         ],
         "keys": [(one, other, 1_000.0) for one, other in rates],
+        "sampled": [],
+        "observed": [],
+        "whole": [False] * 3,
         "rows": [10_000] * 3,
         "arrivals": [500] * 3,
         "looked_up": 3_000,

@@ -9,11 +9,9 @@ import pytest
 from headrace.cost.probing import (
     ProbeModel,
     ProbeTuning,
-    StateKind,
     key_factor,
     match_only,
     probe_cost,
-    probe_step,
     query_cost,
     query_only,
     sequence_cost,
@@ -23,7 +21,6 @@ from headrace.stats.forecast import damped, holt
 from headrace.stats.probes import EdgeCounts, ProbeHistory, ProbeStatistics
 
 PAPER, ENGINE = ProbeModel.PAPER, ProbeModel.ENGINE
-HASH, SORTED = StateKind.HASH, StateKind.SORTED
 
 # --- forecasts -----------------------------------------------------------------------------------
 
@@ -202,69 +199,58 @@ KNOWN = ProbeStatistics(
     ("keys", "slots"), [(1, 2), (2, 4), (3, 8), (8, 16), (9, 32), (1000, 2048)]
 )
 def test_hash_tables_grow(keys: int, slots: int) -> None:
-    assert key_factor(keys, TUNING, HASH) == 1.0 + keys / (2 * slots)  # Eq. 5
-    assert 1.125 <= key_factor(keys, TUNING, HASH) <= 1.25
+    assert key_factor(keys, TUNING) == 1.0 + keys / (2 * slots)  # Eq. 5
+    assert 1.125 <= key_factor(keys, TUNING) <= 1.25
 
 
-def test_binary_search_halves() -> None:
-    assert [key_factor(keys, TUNING, SORTED) for keys in (0, 1, 2, 8, 1024)] == [1, 1, 1, 3, 10]
-    assert query_cost(1024, TUNING, SORTED) == 80.0  # Eqs. 4 and 6
-    assert query_cost(0, TUNING, HASH) == 8 * 1.25
+def test_a_query_costs_its_share_of_a_table() -> None:
+    assert query_cost(0, TUNING) == 8 * 1.25  # Eq. 4
 
 
 @pytest.mark.parametrize(
-    ("kind", "model", "tuning", "last", "whole"),
+    ("model", "tuning", "last", "whole"),
     [
         # Both tables are as full as they get: 8 · 1.25 for a query.
         # 10 + 0.25 · (2 · 2) = 11, and 10 + 0.5 · (2 · 4 + 11) = 19.5.
-        (HASH, PAPER, TUNING, 11.0, 19.5),
+        (PAPER, TUNING, 11.0, 19.5),
         # 10 + 0.25 · 2 · 2 = 11, and 10 + 0.5 · 4 · (2 + 11) = 36.
-        (HASH, ENGINE, TUNING, 11.0, 36.0),
-        # 8 · log 2 + 1 = 9, and 8 · log 8 + 0.5 · (8 + 9) = 32.5.
-        (SORTED, PAPER, TUNING, 9.0, 32.5),
-        # 24 + 2 · (2 + 9).
-        (SORTED, ENGINE, TUNING, 9.0, 46.0),
+        (ENGINE, TUNING, 11.0, 36.0),
         # 10 + 0.5 · 10, and 10 + 2 · 10.
-        (HASH, PAPER, query_only(TUNING), 10.0, 15.0),
-        (HASH, ENGINE, query_only(TUNING), 10.0, 30.0),
+        (PAPER, query_only(TUNING), 10.0, 15.0),
+        (ENGINE, query_only(TUNING), 10.0, 30.0),
         # 0.5 · (8 + 1), and 2 · (2 + 1).
-        (HASH, PAPER, match_only(TUNING), 1.0, 4.5),
-        (HASH, ENGINE, match_only(TUNING), 1.0, 6.0),
+        (PAPER, match_only(TUNING), 1.0, 4.5),
+        (ENGINE, match_only(TUNING), 1.0, 6.0),
     ],
 )
-def test_costs_by_hand(
-    kind: StateKind, model: ProbeModel, tuning: ProbeTuning, last: float, whole: float
-) -> None:
-    assert sequence_cost((), KNOWN, tuning, kind, model) == 0.0  # Eq. 2
-    assert sequence_cost(CHAIN[1:], KNOWN, tuning, kind, model) == last
-    assert sequence_cost(CHAIN, KNOWN, tuning, kind, model) == whole  # Eqs. 1, 3 and 8
-    assert probe_step(KNOWN, (0, 1), last, tuning, kind, model) == whole
-    assert sequence_rank(CHAIN, KNOWN, tuning, kind, model) == (0, whole)
+def test_costs_by_hand(model: ProbeModel, tuning: ProbeTuning, last: float, whole: float) -> None:
+    assert sequence_cost((), KNOWN, tuning, model) == 0.0  # Eq. 2
+    assert sequence_cost(CHAIN[1:], KNOWN, tuning, model) == last
+    assert sequence_cost(CHAIN, KNOWN, tuning, model) == whole  # Eqs. 1, 3 and 8
+    assert sequence_rank(CHAIN, KNOWN, tuning, model) == (0, whole)
 
 
 def test_models_agree_where_a_match_is_one_row() -> None:
     single = ProbeStatistics(KNOWN.rates, {(0, 1): 1.0, (1, 2): 1.0}, KNOWN.keys, KNOWN.rows)
-    published, ours = (
-        sequence_cost(CHAIN, single, TUNING, HASH, model) for model in (PAPER, ENGINE)
-    )
+    published, ours = (sequence_cost(CHAIN, single, TUNING, model) for model in (PAPER, ENGINE))
     assert published == pytest.approx(ours)
 
 
 def test_a_probe_alone_costs_the_same_in_both_models() -> None:
     for edge in CHAIN:
-        published = probe_cost(KNOWN, edge, TUNING, HASH, PAPER)
-        ours = probe_cost(KNOWN, edge, TUNING, HASH, ENGINE)
+        published = probe_cost(KNOWN, edge, TUNING, PAPER)
+        ours = probe_cost(KNOWN, edge, TUNING, ENGINE)
         assert published is not None
         assert ours is not None
         assert published.own == ours.own
 
 
 def test_the_unknown_has_no_cost() -> None:
-    assert probe_cost(KNOWN, (2, 0), TUNING, HASH, ENGINE) is None
+    assert probe_cost(KNOWN, (2, 0), TUNING, ENGINE) is None
     with pytest.raises(ValueError, match="nothing is known"):
-        sequence_cost(((2, 0), (0, 1)), KNOWN, TUNING, HASH, ENGINE)
+        sequence_cost(((2, 0), (0, 1)), KNOWN, TUNING, ENGINE)
     # One unknown pair, and what is known of the rest: 10 + 0.5 · 4 · 2.
-    assert sequence_rank(((2, 0), (0, 1)), KNOWN, TUNING, HASH, ENGINE) == (1, 14.0)
+    assert sequence_rank(((2, 0), (0, 1)), KNOWN, TUNING, ENGINE) == (1, 14.0)
 
 
 def cycle_of(rate: float, rows: float) -> dict[tuple[int, int], EdgeCounts]:

@@ -15,7 +15,6 @@ from typing import Any
 
 from headrace.cost.probing import (
     ProbeTuning,
-    StateKind,
     match_only,
     query_only,
     sequence_rank,
@@ -35,7 +34,7 @@ from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
 from headrace.planner.names import PROBE_ORDER
 from headrace.planner.policy import PlannerPolicy
 from headrace.planner.statistics import RuntimeStatistics
-from headrace.stats.probes import EdgeCounts, ProbeHistory, ProbeStatistics
+from headrace.stats.probes import EdgeCounts, ProbeHistory, ProbeStatistics, Step
 
 #: What of the costs the strategies compare that plan by those of whole sequences.
 COMPARED_BY: dict[str, Callable[[ProbeTuning], ProbeTuning]] = {
@@ -43,8 +42,6 @@ COMPARED_BY: dict[str, Callable[[ProbeTuning], ProbeTuning]] = {
     ablations.QUERY_COST_ONLY: query_only,
     ablations.MATCH_COST_ONLY: match_only,
 }
-#: Indexes are in the order of hashes, and looked up by slots of them.
-KIND = StateKind.HASH
 
 
 def compared_by(policy: PlannerPolicy) -> ProbeTuning | None:
@@ -155,20 +152,30 @@ class ProbeOrders:
         keys: dict[tuple[int, int], float] = {}
         rows: dict[int, float] = {}
         arrivals: dict[int, int] = {}
+        steps: dict[str, dict[Step, EdgeCounts]] = {"sampled": {}, "observed": {}}
         for part in observed:
             for one, other, *counts in part["counts"]:
                 edges[one, other] = edges.get((one, other), EdgeCounts()) + EdgeCounts(*counts)
+            for kind, known in steps.items():
+                for driver, met, one, other, *counts in part[kind]:
+                    step = driver, met, (one, other)
+                    known[step] = known.get(step, EdgeCounts()) + EdgeCounts(*counts)
+            # Of an input that every part holds whole each tells the same.
+            whole = part["whole"]
             for one, other, count in part["keys"]:
-                keys[one, other] = keys.get((one, other), 0.0) + count
+                before = keys.get((one, other), 0.0)
+                keys[one, other] = max(before, count) if whole[other] else before + count
             for index, held in enumerate(part["rows"]):
-                rows[index] = rows.get(index, 0.0) + held
+                was = rows.get(index, 0.0)
+                rows[index] = max(was, held) if whole[index] else was + held
             for index, new in enumerate(part["arrivals"]):
-                arrivals[index] = arrivals.get(index, 0) + new
+                so_far = arrivals.get(index, 0)
+                arrivals[index] = max(so_far, new) if whole[index] else so_far + new
             self.statistics_seconds += part["seconds"]["statistics"]
             self.seconds += part["seconds"]["all"]
             self.looked_up += part["looked_up"]
             self.found += part["found"]
-        self.history.add(edges, keys, rows, arrivals)
+        self.history.add(edges, keys, rows, arrivals, steps["sampled"], steps["observed"])
 
     def _plan(self, epoch: int) -> list[Switch]:
         statistics = self.statistics = self.history.forecast(self.policy.probe_smoothing)
@@ -180,7 +187,6 @@ class ProbeOrders:
                 self.graph,
                 statistics,
                 policy.probe_tuning,
-                KIND,
                 policy.probe_cost_model,
                 self.initial,
             )
@@ -256,7 +262,7 @@ class ProbeOrders:
 
     def _rank(self, sequence: ProbeSequence, statistics: ProbeStatistics) -> tuple[int, float]:
         tuning = compared_by(self.policy) or self.policy.probe_tuning
-        return sequence_rank(sequence, statistics, tuning, KIND, self.policy.probe_cost_model)
+        return sequence_rank(sequence, statistics, tuning, self.policy.probe_cost_model)
 
 
 def describe(query: PlannedQuery) -> list[DescribedProbes]:

@@ -16,7 +16,7 @@ from headrace.stats.load import Load
 from headrace.stats.probes import ProbeHistory
 
 #: Of what commits hold. Figures of another version are not read: they are learnt anew.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
