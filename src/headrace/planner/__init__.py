@@ -98,6 +98,7 @@ DECISIONS: tuple[Decision, ...] = (
             "probe.use",
             "probe.strategy",
             "probe.costModel",
+            "probe.costs",
             "probe.cycle",
             "probe.history",
             "probe.smoothing",

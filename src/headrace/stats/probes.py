@@ -98,6 +98,11 @@ class Cycle:
         """What is known of steps: what was observed, and samples corrected by it."""
         return fed_back(self.sampled, self.observed)
 
+    @cached_property
+    def drivers(self) -> frozenset[int]:
+        """The inputs of whose new rows steps are known."""
+        return frozenset(driver for driver, _, _ in self.steps)
+
     @property
     def queries(self) -> int:
         return sum(counts.queries for counts in self.edges.values())
@@ -267,7 +272,7 @@ class ProbeHistory:
 
     Smoothing follows a trend and keeps noise out, but it follows a jump only halfway. So a pair
     that was steady and jumps begins its history anew, and one that jumps again and again, as noise
-    does, is smoothed.
+    does, is smoothed, until two cycles agree that it is elsewhere.
     """
 
     def __init__(self, length: int, past: Sequence[Cycle] = ()) -> None:
@@ -327,13 +332,20 @@ class ProbeHistory:
             edge: rate * forecast.means[edge] for edge, rate in forecast.rates.items()
         }
         expected |= {step: known.rate * known.mean for step, known in forecast.steps.items()}
+        last = self._closed[-1]
+        before: dict[Any, EdgeCounts] = {**last.edges, **last.steps}
         for probes, counts in chain[tuple[Any, EdgeCounts]](
             ended.edges.items(), ended.steps.items()
         ):
             if probes not in expected or counts.queries < LEAST_QUERIES:
                 continue
-            found = (counts.rows / counts.queries + LEAST_FOUND) / (expected[probes] + LEAST_FOUND)
-            if max(found, 1 / found) < JUMP:
+            found = counts.rows / counts.queries
+            if not _differ(found, expected[probes]):
+                continue
+            same = before.get(probes, NO_PROBES)
+            if same.queries and not _differ(found, same.rows / same.queries):
+                # Twice the same is no noise, and a trend that leads away from it is none.
+                self._since[probes] = self._count - 1
                 continue
             if self._count - self._jumped.get(probes, -STEADY) >= STEADY:
                 self._since[probes] = self._count
@@ -359,21 +371,30 @@ class ProbeHistory:
             keys={edge: max(trend(h), 1.0) for edge, h in keys.items()},
             rows={index: max(trend(h), 0.0) for index, h in rows.items()},
             wasted={edge: figures.wasted for edge, figures in edges.items() if figures.wasted},
-            steps=self._steps(numbered[-STEP_CYCLES:], trend, ending),
+            steps=self._steps(trend, ending),
         )
 
-    def _steps(
-        self, numbered: Sequence[tuple[int, Cycle]], trend: Forecast, ending: Forecast
-    ) -> dict[Step, Figures]:
-        found = _figures([self._believed(c.steps, number) for number, c in numbered], trend, ending)
-        # What was not seen when the driver had new rows last is from another time.
-        fresh: dict[int, set[Step]] = {}
-        for _, cycle in numbered:
-            last: dict[int, set[Step]] = {}
-            for step in cycle.steps:
-                last.setdefault(step[0], set()).add(step)
-            fresh |= last
-        return {step: known for step, known in found.items() if step in fresh[step[0]]}
+    def _steps(self, trend: Forecast, ending: Forecast) -> dict[Step, Figures]:
+        """Of steps that were seen when their driver had new rows last, from the cycles up to then
+        that saw them; what is before a gap is from another time."""
+        seen: dict[int, list[tuple[int, Cycle]]] = {}
+        for number in reversed(range(len(self._closed))):
+            cycle = self._closed[number]
+            for driver in cycle.drivers:
+                cycles = seen.setdefault(driver, [])
+                if len(cycles) < STEP_CYCLES:
+                    cycles.append((number + self._count - len(self._closed), cycle))
+        by_age: list[dict[Step, EdgeCounts]] = [{} for _ in range(STEP_CYCLES)]
+        for driver, cycles in seen.items():
+            going_on = {step for step in cycles[0][1].steps if step[0] == driver}
+            for age, (number, cycle) in enumerate(cycles):
+                going_on = {
+                    step
+                    for step in going_on
+                    if step in cycle.steps and number >= self._since.get(step, 0)
+                }
+                by_age[age] |= {step: cycle.steps[step] for step in going_on}
+        return _figures(by_age[::-1], trend, ending)
 
     def _believed(self, counts: Mapping[K, EdgeCounts], number: int) -> dict[K, EdgeCounts]:
         since: Mapping[Any, int] = self._since
@@ -411,6 +432,12 @@ def _known(
 ) -> dict[K, float]:
     found = {key: figure(one) for key, one in counts.items()}
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _differ(one: float, other: float) -> bool:
+    """Whether these are two different numbers of rows that a probe finds."""
+    ratio = (one + LEAST_FOUND) / (other + LEAST_FOUND)
+    return max(ratio, 1 / ratio) >= JUMP
 
 
 def _series(cycles: Sequence[Mapping[K, float]]) -> dict[K, list[float]]:
