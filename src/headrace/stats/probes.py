@@ -171,7 +171,8 @@ def fed_back(
 
     A sample misses keys that few rows have, and some of these find very many rows. What it missed
     in one step to an input, it is taken to have missed in all of them: each order leads to each
-    input once, so every cycle tells this of every input anew.
+    input once, so every cycle tells this of every input anew. That less was found than a sample
+    had told is not carried over: it may be so only for rows that have met what these had.
     """
     known = {step: c for step, c in sampled.items() if c.queries >= LEAST_SAMPLED}
     found = dict(observed)
@@ -193,7 +194,7 @@ def _corrected(counts: EdgeCounts, told: EdgeCounts, true: EdgeCounts) -> EdgeCo
         ours, theirs, right = (
             figure(one) / one.queries + LEAST_FOUND for one in (counts, told, true)
         )
-        return max(0.0, ours * right / theirs - LEAST_FOUND)
+        return ours * max(1.0, right / theirs) - LEAST_FOUND
 
     # Shares of many probes, so that a rate which few of them would not show is not rounded away.
     queries = max(counts.queries, true.queries)
