@@ -77,7 +77,7 @@ def _around(epochs: Sequence[float], ratio: int) -> Sequence[float]:
 
 def search_milliseconds() -> float:
     """The longest of some searches over eight inputs of which any two share a key."""
-    from headrace.cost.probing import ProbeModel, ProbeTuning, StateKind
+    from headrace.cost.probing import ProbeModel, ProbeTuning
     from headrace.optimizer.probing import dp_pick
     from headrace.optimizer.probing.graph import ProbeGraph
     from headrace.optimizer.probing.strategy import Choice
@@ -103,7 +103,6 @@ def search_milliseconds() -> float:
                     graph,
                     statistics,
                     ProbeTuning(),
-                    StateKind.HASH,
                     ProbeModel.ENGINE,
                     tuple(range(inputs)),
                 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from math import inf
 
 from headrace.cost.jobs import ROWS_PER_JOB
 from headrace.errors import DurationError, SettingError
@@ -99,6 +100,19 @@ def _cycle(text: str) -> ProbeCycle:
     if text.strip().isdecimal():
         return ProbeCycle(epochs=_at_least_one(text))
     return ProbeCycle(milliseconds=_duration(text))
+
+
+def _probe_costs(text: str) -> tuple[float, float] | None:
+    """Seconds of a query and of a match; None for those that are known of the machine."""
+    if text.strip().lower() == "auto":
+        return None
+    try:
+        query, match = (float(part) for part in text.split(","))
+    except ValueError:
+        query = match = -1.0
+    if not (0 <= query < inf and 0 <= match < inf and query + match > 0):
+        raise ValueError("auto, or two numbers of nanoseconds such as '45, 15'")
+    return query * 1e-9, match * 1e-9
 
 
 def _one_of(*choices: str) -> Callable[[str], str]:
@@ -396,6 +410,14 @@ SETTINGS: tuple[Setting, ...] = (
         "that was found, or the published model, which counts what follows a match once.",
     ),
     Setting(
+        "probe.costs",
+        "auto",
+        _probe_costs,
+        "What looking a key up, and a row that is found, cost in probes, in nanoseconds, such as "
+        "'45, 15': only their ratio matters. auto takes what `headrace calibrate` measured on this "
+        "machine, or the usual figures.",
+    ),
+    Setting(
         "probe.cycle",
         "1",
         _cycle,
@@ -500,6 +522,7 @@ class Settings:
     probe_use: str
     probe_strategy: str
     probe_cost_model: str
+    probe_costs: tuple[float, float] | None
     probe_cycle: ProbeCycle
     probe_history: int
     probe_smoothing: bool

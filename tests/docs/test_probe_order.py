@@ -51,6 +51,9 @@ def test_the_query_is_explained_as_shown(update_golden: bool) -> None:
             for pair, (rate, rows) in SEEN.items()
         ],
         "keys": [(*pair, KEYS[pair[1]]) for pair in SEEN],
+        "sampled": [],
+        "observed": [],
+        "whole": [False] * 4,
         "rows": KEYS,
         "arrivals": (5_000, 4_000, 2_000, 300),
         "looked_up": 3_000,

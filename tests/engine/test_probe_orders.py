@@ -18,6 +18,7 @@ from headrace.plan.nodes import Join, Node, Source
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
 from headrace.planner.policy import PlannerPolicy, ProbeCycle
 from headrace.planner.probe_order import ProbeOrders, Switch
+from headrace.planner.regret import Subject
 from headrace.planner.statistics import RuntimeStatistics
 from headrace.sql import plan_query
 from tests.support.script import (
@@ -57,6 +58,9 @@ def seen(rates: Mapping[tuple[int, int], float], rows: float = 10.0) -> list[Map
             for (one, other), rate in rates.items()
         ],
         "keys": [(one, other, 1_000.0) for one, other in rates],
+        "sampled": [],
+        "observed": [],
+        "whole": [False] * 3,
         "rows": [10_000] * 3,
         "arrivals": [500] * 3,
         "looked_up": 3_000,
@@ -176,6 +180,42 @@ def test_the_published_model_can_be_chosen_by() -> None:
     lived(ours, [epoch])
     assert published.orders[A] == ((A, B), (A, C))
     assert ours.orders[A] == ((A, C), (A, B))
+
+
+def deceived(rows: int = 0) -> list[Mapping[str, Any]]:
+    """The sample finds hardly anything in c, and the probes of it find so many rows each."""
+    (part, _) = seen(found(0.9, 0.01), 1.0)
+    first = [(A, 1, A, B, 200, 180, 180, 0), (A, 1, A, C, 200, 2, 2, 0)]
+    order = [(A, 1, A, C, 2_000, 20, 2_000 * rows, 0), (A, 5, A, B, 2_000 * rows, 1, 1, 0)]
+    then = [(A, 5, A, B, 200, 180, 180, 0)]
+    return [{**part, "sampled": first + then, "observed": order if rows else []}]
+
+
+def test_an_order_that_does_not_keep_its_promise_is_left_and_not_believed_again() -> None:
+    join = memory()
+    (switch,) = lived(join, [deceived()])
+    assert switch.after == ((A, C), (A, B))
+    (back,) = lived(join, [deceived(rows=50)])
+    assert back.after == ((A, B), (A, C))
+    text = back.text("abc")
+    assert text.startswith("probe order a → b → c again (a → c → b took ")
+    assert text.endswith(" times that of the written plan)")
+    # The samples go on as before, and so does what a → b → c finds: no evidence.
+    part = deceived()[0]
+    written = [(A, 1, A, B, 2_000, 1_800, 1_800, 0), (A, 3, A, C, 1_800, 18, 18, 0)]
+    assert lived(join, [[{**part, "observed": written}]] * 20) == []
+    assert join.regrets.of(Subject("probe_order", join.identity, "0")).lessons.keys() == {"0-2 0-1"}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"probe_strategy": "query_cost_only"}, {"probe_cost_model": ProbeModel.PAPER}],
+    ids=["ablation", "published model"],
+)
+def test_what_is_there_for_comparison_is_left_alone(policy: dict[str, Any]) -> None:
+    join = memory(**policy)
+    lived(join, [deceived(), deceived(rows=50)])
+    assert join.regrets.known == {}
 
 
 # --- In an engine ---------------------------------------------------------------------------------

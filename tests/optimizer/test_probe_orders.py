@@ -14,7 +14,6 @@ import pytest
 from headrace.cost.probing import (
     ProbeModel,
     ProbeTuning,
-    StateKind,
     key_factor,
     match_only,
     query_only,
@@ -29,7 +28,6 @@ from headrace.optimizer.probing.strategy import Choice
 from headrace.stats.probes import Edge, ProbeStatistics
 
 PAPER, ENGINE = ProbeModel.PAPER, ProbeModel.ENGINE
-HASH, SORTED = StateKind.HASH, StateKind.SORTED
 TUNING = ProbeTuning()
 
 
@@ -87,7 +85,6 @@ def rank(
     sequence: ProbeSequence,
     known: ProbeStatistics,
     tuning: ProbeTuning,
-    kind: StateKind,
     model: ProbeModel,
 ) -> tuple[int, float]:
     """Unknown pairs, and Eq. 8 in either form, written out once more."""
@@ -99,7 +96,7 @@ def rank(
         rate, mean = known.rates[edge], known.means[edge]
         # That large tables answer later is not part of the published model.
         factors = replace(tuning, miss=0.0) if model is PAPER else tuning
-        query = tuning.query * key_factor(known.keys[edge], factors, kind)
+        query = tuning.query * key_factor(known.keys[edge], factors)
         if model is PAPER:
             rest = query + rate * (tuning.match * mean + rest)
         else:
@@ -225,18 +222,17 @@ def shapes(count: int, chance: random.Random) -> list[ProbeGraph]:
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6])
 def test_dp_pick_is_the_best_of_all(count: int, model: ProbeModel, known: float) -> None:
     chance = random.Random(count)
-    for number, graph in enumerate(shapes(count, chance)):
-        kind = (HASH, SORTED)[number % 2]
+    for graph in shapes(count, chance):
         statistics = random_statistics(graph, chance, known)
         initial = shuffled(count, chance)
-        orders = chosen("dp_pick", graph, statistics, TUNING, kind, model, initial)
+        orders = chosen("dp_pick", graph, statistics, TUNING, model, initial)
         assert_valid(graph, orders)
         for driver, sequence in orders.items():
             listed = [*sequences_from(graph, driver)]
             assert sequence in listed
-            best = min(rank(other, statistics, TUNING, kind, model) for other in listed)
-            assert rank(sequence, statistics, TUNING, kind, model)[0] == best[0]
-            assert rank(sequence, statistics, TUNING, kind, model)[1] == pytest.approx(best[1])
+            best = min(rank(other, statistics, TUNING, model) for other in listed)
+            assert rank(sequence, statistics, TUNING, model)[0] == best[0]
+            assert rank(sequence, statistics, TUNING, model)[1] == pytest.approx(best[1])
 
 
 @pytest.mark.parametrize("model", ProbeModel)
@@ -244,24 +240,22 @@ def test_dp_pick_is_the_best_of_all(count: int, model: ProbeModel, known: float)
 def test_dp_pick_is_algorithm_3(graph: ProbeGraph, model: ProbeModel) -> None:
     """Where no keys are equal to a third, the published list has nothing better."""
     statistics = random_statistics(graph, random.Random(graph.count))
-    orders = dp_pick.orders(
-        Choice(graph, statistics, TUNING, HASH, model, tuple(range(graph.count)))
-    )
+    orders = dp_pick.orders(Choice(graph, statistics, TUNING, model, tuple(range(graph.count))))
     least: dict[int, float] = {}
     for sequence in all_sequences(graph):
-        driver, cost = sequence[0][0], rank(sequence, statistics, TUNING, HASH, model)[1]
+        driver, cost = sequence[0][0], rank(sequence, statistics, TUNING, model)[1]
         least[driver] = min(cost, least.get(driver, cost))
     for driver, sequence in orders.items():
-        cost = sequence_rank(sequence, statistics, TUNING, HASH, model)[1]
+        cost = sequence_rank(sequence, statistics, TUNING, model)[1]
         assert cost == pytest.approx(least[driver])
 
 
 def test_dp_pick_of_six_that_all_share_keys() -> None:
     graph, chance = complete(6), random.Random(6)
     statistics = random_statistics(graph, chance)
-    orders = chosen("dp_pick", graph, statistics, TUNING, HASH, ENGINE, tuple(range(6)))
-    best = min(rank(s, statistics, TUNING, HASH, ENGINE) for s in sequences_from(graph, 2))
-    assert rank(orders[2], statistics, TUNING, HASH, ENGINE) == pytest.approx(best)
+    orders = chosen("dp_pick", graph, statistics, TUNING, ENGINE, tuple(range(6)))
+    best = min(rank(s, statistics, TUNING, ENGINE) for s in sequences_from(graph, 2))
+    assert rank(orders[2], statistics, TUNING, ENGINE) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("known", [1.0, 0.5, 0.0])
@@ -273,9 +267,7 @@ def test_every_strategy_is_valid(name: str, known: float) -> None:
             statistics = random_statistics(graph, chance, known)
             initial = shuffled(count, chance)
             for model in ProbeModel:
-                orders = STRATEGIES[name].orders(
-                    Choice(graph, statistics, TUNING, HASH, model, initial)
-                )
+                orders = STRATEGIES[name].orders(Choice(graph, statistics, TUNING, model, initial))
                 assert_valid(graph, orders)
 
 
@@ -285,11 +277,9 @@ def test_without_statistics_the_order_is_the_initial_one(name: str) -> None:
     nothing = ProbeStatistics({}, {}, {}, {})
     for graph in shapes(5, chance):
         initial = shuffled(5, chance)
-        fixed = chosen("fixed_order", graph, None, TUNING, HASH, ENGINE, initial)
+        fixed = chosen("fixed_order", graph, None, TUNING, ENGINE, initial)
         for statistics in (None, nothing):
-            orders = STRATEGIES[name].orders(
-                Choice(graph, statistics, TUNING, HASH, ENGINE, initial)
-            )
+            orders = STRATEGIES[name].orders(Choice(graph, statistics, TUNING, ENGINE, initial))
             assert orders == fixed
 
 
@@ -298,24 +288,24 @@ def test_inputs_must_be_connected(name: str) -> None:
     apart = graph_of(4, (0, 1), (2, 3))
     for statistics in (None, random_statistics(apart, random.Random(1))):
         with pytest.raises(PlanError, match="share no key"):
-            chosen(name, apart, statistics, TUNING, HASH, ENGINE, (0, 1, 2, 3))
+            chosen(name, apart, statistics, TUNING, ENGINE, (0, 1, 2, 3))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_one_input_has_nothing_to_probe(name: str) -> None:
     statistics = ProbeStatistics({}, {}, {}, {})
-    assert chosen(name, graph_of(1), statistics, TUNING, HASH, ENGINE, (0,)) == {0: ()}
+    assert chosen(name, graph_of(1), statistics, TUNING, ENGINE, (0,)) == {0: ()}
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_an_initial_order_has_all_inputs(name: str) -> None:
     with pytest.raises(ValueError, match="not an order"):
-        chosen(name, chain(3), None, TUNING, HASH, ENGINE, (0, 1))
+        chosen(name, chain(3), None, TUNING, ENGINE, (0, 1))
 
 
 def test_fixed_order_waits_for_a_connection() -> None:
     fixed = STRATEGIES["fixed_order"]
-    orders = fixed.orders(Choice(chain(4), None, TUNING, HASH, ENGINE, (3, 0, 2, 1)))
+    orders = fixed.orders(Choice(chain(4), None, TUNING, ENGINE, (3, 0, 2, 1)))
     assert orders == {
         # 3 must wait for 2, and 2 for 1.
         0: ((0, 1), (1, 2), (2, 3)),
@@ -324,7 +314,7 @@ def test_fixed_order_waits_for_a_connection() -> None:
         2: ((2, 3), (2, 1), (1, 0)),
         3: ((3, 2), (2, 1), (1, 0)),
     }
-    same = fixed.orders(Choice(one_key(3), None, TUNING, HASH, ENGINE, (2, 0, 1)))
+    same = fixed.orders(Choice(one_key(3), None, TUNING, ENGINE, (2, 0, 1)))
     assert same == {0: ((0, 2), (0, 1)), 1: ((1, 2), (1, 0)), 2: ((2, 0), (2, 1))}
 
 
@@ -344,9 +334,8 @@ def hub_order(
     statistics: ProbeStatistics,
     model: ProbeModel = ENGINE,
     tuning: ProbeTuning = TUNING,
-    kind: StateKind = HASH,
 ) -> list[int]:
-    orders = chosen(name, star(4), statistics, tuning, kind, model, (0, 1, 2, 3))
+    orders = chosen(name, star(4), statistics, tuning, model, (0, 1, 2, 3))
     return [right for _, right in orders[0]]
 
 
@@ -357,13 +346,14 @@ def test_selectivity_is_a_share_of_the_cross_product() -> None:
 
 
 def test_greedy_looks_at_the_next_probe_only() -> None:
-    # In sorted arrays with α_q = 8 and α_m = 2, looking 1, 2 and 3 up costs 8 · log κ = 16, 24 and
-    # 32, and what is found 1, 1 and 0. As nothing is found in 3, it is best to begin there.
+    # With α_q = 8 and a factor of log κ, looking 1, 2 and 3 up costs 16, 24 and 32, and what is
+    # found, with α_m = 2, costs 1, 1 and 0. As nothing is found in 3, it is best to begin there.
     known = from_hub(keys={(0, 1): 4.0, (0, 2): 8.0, (0, 3): 16.0}, rates={(0, 3): 0.0})
-    tuning = ProbeTuning(query=8.0, match=2.0)
-    assert hub_order("cost_greedy", known, tuning=tuning, kind=SORTED) == [1, 2, 3]
+    # Tables of which every doubling costs as much again, and in which no two keys collide.
+    tuning = ProbeTuning(query=8.0, match=2.0, slots=2.0**40, miss=1.0, near=2.0)
+    assert hub_order("cost_greedy", known, tuning=tuning) == [1, 2, 3]
     # 3 first costs 32; 1, then 3 costs 16 + 0.5 · (2 + 32) = 33.
-    assert hub_order("dp_pick", known, tuning=tuning, kind=SORTED)[0] == 3
+    assert hub_order("dp_pick", known, tuning=tuning)[0] == 3
 
 
 def test_models_differ_where_matches_have_many_rows() -> None:
@@ -386,11 +376,9 @@ def test_ablations_are_dp_pick_with_half_a_model() -> None:
             ("match_cost_only", match_only(TUNING)),
         ):
             half = STRATEGIES[name].orders(
-                Choice(graph, statistics, TUNING, HASH, PAPER, (0, 1, 2, 3, 4))
+                Choice(graph, statistics, TUNING, PAPER, (0, 1, 2, 3, 4))
             )
-            assert half == dp_pick.orders(
-                Choice(graph, statistics, tuning, HASH, PAPER, (0, 1, 2, 3, 4))
-            )
+            assert half == dp_pick.orders(Choice(graph, statistics, tuning, PAPER, (0, 1, 2, 3, 4)))
 
 
 @pytest.mark.parametrize("name", ["dp_pick", "selectivity_first", "cost_greedy"])
@@ -417,7 +405,7 @@ def test_dp_pick_goes_round_the_unknown() -> None:
         keys={(0, 1): 9.0, (0, 2): 9.0},
         rows={},
     )
-    orders = chosen("dp_pick", cycle(3), known, TUNING, HASH, ENGINE, (0, 1, 2))
+    orders = chosen("dp_pick", cycle(3), known, TUNING, ENGINE, (0, 1, 2))
     assert orders[0] == ((0, 1), (0, 2))
 
 
@@ -429,15 +417,13 @@ def test_many_inputs(model: ProbeModel, known: float) -> None:
     for graph in (chain(count), star(count), one_key(count), mixed(count, chance)):
         statistics = random_statistics(graph, chance, known)
         initial = shuffled(count, chance)
-        orders = chosen("dp_pick", graph, statistics, TUNING, HASH, model, initial)
+        orders = chosen("dp_pick", graph, statistics, TUNING, model, initial)
         assert_valid(graph, orders)
         for name in ("fixed_order", "cost_greedy"):
-            others = STRATEGIES[name].orders(
-                Choice(graph, statistics, TUNING, HASH, model, initial)
-            )
+            others = STRATEGIES[name].orders(Choice(graph, statistics, TUNING, model, initial))
             for driver, sequence in orders.items():
-                mine = rank(sequence, statistics, TUNING, HASH, model)
-                assert mine <= rank(others[driver], statistics, TUNING, HASH, model)
+                mine = rank(sequence, statistics, TUNING, model)
+                assert mine <= rank(others[driver], statistics, TUNING, model)
 
 
 def test_a_beam_is_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,13 +431,13 @@ def test_a_beam_is_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, initial = complete(6), (0, 1, 2, 3, 4, 5)
     for _ in range(10):
         statistics = random_statistics(graph, chance)
-        exact = chosen("dp_pick", graph, statistics, TUNING, HASH, ENGINE, initial)
+        exact = chosen("dp_pick", graph, statistics, TUNING, ENGINE, initial)
         with monkeypatch.context() as patch:
             patch.setattr(dp_pick, "MOST_EXACT", 1)
-            beam = chosen("dp_pick", graph, statistics, TUNING, HASH, ENGINE, initial)
+            beam = chosen("dp_pick", graph, statistics, TUNING, ENGINE, initial)
         for driver, sequence in exact.items():
-            best = rank(sequence, statistics, TUNING, HASH, ENGINE)[1]
-            found = rank(beam[driver], statistics, TUNING, HASH, ENGINE)[1]
+            best = rank(sequence, statistics, TUNING, ENGINE)[1]
+            found = rank(beam[driver], statistics, TUNING, ENGINE)[1]
             assert best <= found * (1 + 1e-9)
             assert found <= 1.5 * best
 
@@ -460,6 +446,6 @@ def test_a_beam_is_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_eight_inputs_take_no_time(graph: ProbeGraph) -> None:
     statistics = random_statistics(graph, random.Random(8))
     begin = time.perf_counter()
-    chosen("dp_pick", graph, statistics, TUNING, HASH, ENGINE, tuple(range(8)))
+    chosen("dp_pick", graph, statistics, TUNING, ENGINE, tuple(range(8)))
     # A fiftieth of it on an idle machine.
     assert time.perf_counter() - begin < 0.5

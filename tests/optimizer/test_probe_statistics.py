@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -9,21 +10,26 @@ import pytest
 from headrace.cost.probing import (
     ProbeModel,
     ProbeTuning,
-    StateKind,
     key_factor,
     match_only,
     probe_cost,
-    probe_step,
     query_cost,
     query_only,
     sequence_cost,
     sequence_rank,
 )
 from headrace.stats.forecast import damped, holt
-from headrace.stats.probes import EdgeCounts, ProbeHistory, ProbeStatistics
+from headrace.stats.probes import (
+    LEAST_SAMPLED,
+    EdgeCounts,
+    Figures,
+    ProbeHistory,
+    ProbeStatistics,
+    Step,
+    fed_back,
+)
 
 PAPER, ENGINE = ProbeModel.PAPER, ProbeModel.ENGINE
-HASH, SORTED = StateKind.HASH, StateKind.SORTED
 
 # --- forecasts -----------------------------------------------------------------------------------
 
@@ -202,69 +208,58 @@ KNOWN = ProbeStatistics(
     ("keys", "slots"), [(1, 2), (2, 4), (3, 8), (8, 16), (9, 32), (1000, 2048)]
 )
 def test_hash_tables_grow(keys: int, slots: int) -> None:
-    assert key_factor(keys, TUNING, HASH) == 1.0 + keys / (2 * slots)  # Eq. 5
-    assert 1.125 <= key_factor(keys, TUNING, HASH) <= 1.25
+    assert key_factor(keys, TUNING) == 1.0 + keys / (2 * slots)  # Eq. 5
+    assert 1.125 <= key_factor(keys, TUNING) <= 1.25
 
 
-def test_binary_search_halves() -> None:
-    assert [key_factor(keys, TUNING, SORTED) for keys in (0, 1, 2, 8, 1024)] == [1, 1, 1, 3, 10]
-    assert query_cost(1024, TUNING, SORTED) == 80.0  # Eqs. 4 and 6
-    assert query_cost(0, TUNING, HASH) == 8 * 1.25
+def test_a_query_costs_its_share_of_a_table() -> None:
+    assert query_cost(0, TUNING) == 8 * 1.25  # Eq. 4
 
 
 @pytest.mark.parametrize(
-    ("kind", "model", "tuning", "last", "whole"),
+    ("model", "tuning", "last", "whole"),
     [
         # Both tables are as full as they get: 8 · 1.25 for a query.
         # 10 + 0.25 · (2 · 2) = 11, and 10 + 0.5 · (2 · 4 + 11) = 19.5.
-        (HASH, PAPER, TUNING, 11.0, 19.5),
+        (PAPER, TUNING, 11.0, 19.5),
         # 10 + 0.25 · 2 · 2 = 11, and 10 + 0.5 · 4 · (2 + 11) = 36.
-        (HASH, ENGINE, TUNING, 11.0, 36.0),
-        # 8 · log 2 + 1 = 9, and 8 · log 8 + 0.5 · (8 + 9) = 32.5.
-        (SORTED, PAPER, TUNING, 9.0, 32.5),
-        # 24 + 2 · (2 + 9).
-        (SORTED, ENGINE, TUNING, 9.0, 46.0),
+        (ENGINE, TUNING, 11.0, 36.0),
         # 10 + 0.5 · 10, and 10 + 2 · 10.
-        (HASH, PAPER, query_only(TUNING), 10.0, 15.0),
-        (HASH, ENGINE, query_only(TUNING), 10.0, 30.0),
+        (PAPER, query_only(TUNING), 10.0, 15.0),
+        (ENGINE, query_only(TUNING), 10.0, 30.0),
         # 0.5 · (8 + 1), and 2 · (2 + 1).
-        (HASH, PAPER, match_only(TUNING), 1.0, 4.5),
-        (HASH, ENGINE, match_only(TUNING), 1.0, 6.0),
+        (PAPER, match_only(TUNING), 1.0, 4.5),
+        (ENGINE, match_only(TUNING), 1.0, 6.0),
     ],
 )
-def test_costs_by_hand(
-    kind: StateKind, model: ProbeModel, tuning: ProbeTuning, last: float, whole: float
-) -> None:
-    assert sequence_cost((), KNOWN, tuning, kind, model) == 0.0  # Eq. 2
-    assert sequence_cost(CHAIN[1:], KNOWN, tuning, kind, model) == last
-    assert sequence_cost(CHAIN, KNOWN, tuning, kind, model) == whole  # Eqs. 1, 3 and 8
-    assert probe_step(KNOWN, (0, 1), last, tuning, kind, model) == whole
-    assert sequence_rank(CHAIN, KNOWN, tuning, kind, model) == (0, whole)
+def test_costs_by_hand(model: ProbeModel, tuning: ProbeTuning, last: float, whole: float) -> None:
+    assert sequence_cost((), KNOWN, tuning, model) == 0.0  # Eq. 2
+    assert sequence_cost(CHAIN[1:], KNOWN, tuning, model) == last
+    assert sequence_cost(CHAIN, KNOWN, tuning, model) == whole  # Eqs. 1, 3 and 8
+    assert sequence_rank(CHAIN, KNOWN, tuning, model) == (0, whole)
 
 
 def test_models_agree_where_a_match_is_one_row() -> None:
     single = ProbeStatistics(KNOWN.rates, {(0, 1): 1.0, (1, 2): 1.0}, KNOWN.keys, KNOWN.rows)
-    published, ours = (
-        sequence_cost(CHAIN, single, TUNING, HASH, model) for model in (PAPER, ENGINE)
-    )
+    published, ours = (sequence_cost(CHAIN, single, TUNING, model) for model in (PAPER, ENGINE))
     assert published == pytest.approx(ours)
 
 
 def test_a_probe_alone_costs_the_same_in_both_models() -> None:
     for edge in CHAIN:
-        published = probe_cost(KNOWN, edge, TUNING, HASH, PAPER)
-        ours = probe_cost(KNOWN, edge, TUNING, HASH, ENGINE)
+        published = probe_cost(KNOWN, edge, TUNING, PAPER)
+        ours = probe_cost(KNOWN, edge, TUNING, ENGINE)
         assert published is not None
         assert ours is not None
         assert published.own == ours.own
 
 
 def test_the_unknown_has_no_cost() -> None:
-    assert probe_cost(KNOWN, (2, 0), TUNING, HASH, ENGINE) is None
+    assert probe_cost(KNOWN, (2, 0), TUNING, ENGINE) is None
     with pytest.raises(ValueError, match="nothing is known"):
-        sequence_cost(((2, 0), (0, 1)), KNOWN, TUNING, HASH, ENGINE)
+        sequence_cost(((2, 0), (0, 1)), KNOWN, TUNING, ENGINE)
     # One unknown pair, and what is known of the rest: 10 + 0.5 · 4 · 2.
-    assert sequence_rank(((2, 0), (0, 1)), KNOWN, TUNING, HASH, ENGINE) == (1, 14.0)
+    assert sequence_rank(((2, 0), (0, 1)), KNOWN, TUNING, ENGINE) == (1, 14.0)
 
 
 def cycle_of(rate: float, rows: float) -> dict[tuple[int, int], EdgeCounts]:
@@ -308,3 +303,129 @@ def test_few_probes_are_no_jump() -> None:
     forecast = history.forecast()
     assert forecast is not None
     assert forecast.rates[0, 1] > 0.3
+
+
+# --- steps ---------------------------------------------------------------------------------------
+
+#: Probes of input 2 by the key of input 0, for rows that met nothing yet, or input 1.
+FIRST, SECOND = (0, 0b001, (0, 2)), (0, 0b011, (0, 2))
+#: The order that runs begins with input 1.
+BEGINS = (0, 0b001, (0, 1))
+
+
+def stepped(
+    history: ProbeHistory,
+    sampled: dict[Step, EdgeCounts],
+    observed: dict[Step, EdgeCounts] | None = None,
+) -> None:
+    pair = {(0, 1): EdgeCounts(100, 50, 50), (0, 2): EdgeCounts(100, 50, 50)}
+    history.add(pair, {(0, 1): 9.0, (0, 2): 9.0}, {}, {0: 100}, sampled, observed or {})
+    assert history.close() is not None
+
+
+def steps_of(history: ProbeHistory) -> dict[Step, Figures]:
+    known = history.forecast()
+    assert known is not None
+    return dict(known.steps)
+
+
+def test_what_was_observed_takes_the_place_of_a_sample() -> None:
+    told = EdgeCounts(100, 10, 10)
+    true = EdgeCounts(4_000, 2_000, 6_000, 8_000)
+    found = fed_back({SECOND: told, BEGINS: told}, {SECOND: true})
+    assert found == {SECOND: true, BEGINS: told}
+
+
+def test_what_a_sample_missed_in_one_step_it_missed_in_others_to_the_same_input() -> None:
+    """A tenth of a row was told, five rows are true: with 0.05 for luck, 5.05 / 0.15 times more."""
+    told, true = EdgeCounts(100, 10, 10), EdgeCounts(4_000, 400, 20_000)
+    found = fed_back({SECOND: told, FIRST: EdgeCounts(200, 40, 40)}, {SECOND: true})
+    assert found[SECOND] == true
+    corrected = found[FIRST]
+    assert corrected.rows / corrected.queries == pytest.approx(0.25 * 5.05 / 0.15 - 0.05, rel=1e-3)
+    # As many of them found something as told.
+    assert corrected.rate == pytest.approx(0.2, rel=0.01)
+    # A sample that found nothing at all is corrected too.
+    nothing = fed_back({SECOND: told, FIRST: EdgeCounts(200)}, {SECOND: true})[FIRST]
+    assert nothing.rows / nothing.queries == pytest.approx(0.05 * 5.05 / 0.15 - 0.05, rel=1e-3)
+
+
+def test_few_rows_tell_nothing_of_a_step() -> None:
+    few = EdgeCounts(LEAST_SAMPLED - 1, 1, 1)
+    assert fed_back({FIRST: few}, {}) == {}
+    # What was observed is what it is; but a handful corrects nothing.
+    found = fed_back(
+        {FIRST: EdgeCounts(100, 10, 10), SECOND: EdgeCounts(100, 10, 10)}, {SECOND: few}
+    )
+    assert found == {FIRST: EdgeCounts(100, 10, 10), SECOND: few}
+
+
+def test_figures_of_a_step_are_the_nearest_that_are_known() -> None:
+    here, there = Figures(0.5, 2.0), Figures(0.25, 1.0, 3.0)
+    known = ProbeStatistics(
+        {(0, 2): 0.9}, {(0, 2): 1.0}, {(0, 2): 8.0}, {}, steps={FIRST: here, SECOND: there}
+    )
+    assert known.figures((0, 2), 0, 0b001) == here
+    assert known.figures((0, 2), 0, 0b011) == there
+    # Met input 3 as well: the most of it that is known.
+    assert known.figures((0, 2), 0, 0b1011) == there
+    assert known.figures((0, 2), 0, 0b1001) == here
+    # Other new rows: the pair as it is for all.
+    assert known.figures((0, 2), 1, 0b011) == Figures(0.9, 1.0)
+    # 10 for the query and 3 rows in vain, which costs 6, then 0.25 rows of 2.
+    cost = probe_cost(known, (0, 2), TUNING, ENGINE, (0, 0b011))
+    assert cost is not None
+    assert cost.own == 10 + 6 + 0.5
+
+
+def test_steps_are_forecast_since_they_were_seen_without_a_gap() -> None:
+    history = ProbeHistory(60)
+    often, seldom = EdgeCounts(100, 100, 300), EdgeCounts(100, 100, 200)
+    for _ in range(3):
+        stepped(history, {FIRST: often, SECOND: often})
+    assert steps_of(history)[SECOND] == Figures(1.0, 3.0)
+    # Not seen: nothing is known of it, however much was.
+    stepped(history, {FIRST: often})
+    assert SECOND not in steps_of(history)
+    # A cycle in which input 0 had no new rows is no gap.
+    history.add({(1, 0): EdgeCounts(10, 1, 1)}, {(1, 0): 9.0}, {}, {1: 10})
+    assert history.close() is not None
+    assert FIRST in steps_of(history)
+    # Seen again, it is as seen now, and not in the middle between this and long ago.
+    stepped(history, {FIRST: often, SECOND: seldom})
+    assert steps_of(history)[SECOND] == Figures(1.0, 2.0)
+
+
+def test_two_cycles_that_agree_are_no_noise() -> None:
+    """After a burst the trend would lead far below what every cycle sees again."""
+    rates = [(0.5, 2.0)] * 5 + [(0.5, 900.0)] + [(0.5, 2.0)] * 3
+    history = ProbeHistory(60)
+    means = []
+    for rate, found in rates:
+        history.add(cycle_of(rate, found), {(0, 1): 10.0}, {}, {})
+        history.close()
+        forecast = history.forecast()
+        assert forecast is not None
+        means.append(forecast.means[0, 1])
+    assert means[5] == 900.0
+    assert means[7:] == [2.0, 2.0]
+
+
+def test_a_sample_alone_promises_what_no_order_has_corrected() -> None:
+    history = ProbeHistory(60)
+    assert history.sample() is None
+    stepped(history, {FIRST: EdgeCounts(100, 10, 10)}, {FIRST: EdgeCounts(4_000, 4_000, 8_000)})
+    promised, known = history.sample(), history.forecast()
+    assert promised is not None
+    assert known is not None
+    assert promised.steps[FIRST] == Figures(0.1, 1.0)
+    assert known.steps[FIRST] == Figures(1.0, 2.0)
+
+
+def test_a_restart_knows_the_steps_of_the_last_cycle() -> None:
+    history = ProbeHistory(60)
+    for _ in range(5):
+        stepped(history, {FIRST: EdgeCounts(100, 10, 10)}, {BEGINS: EdgeCounts(50, 5, 6, 7)})
+    again = ProbeHistory.from_json(json.loads(json.dumps(history.to_json())))
+    assert steps_of(again) == steps_of(history)
+    assert [bool(cycle.sampled) for cycle in again.cycles] == [False, False, True]

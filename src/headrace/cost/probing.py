@@ -8,9 +8,11 @@ anything and the cost C_m of taking over what they find, a probe and all that fo
     C(i) = C_q + γ (C_m + C(i+1))                 Eq. 1, C = 0 after the last (2), all from C(1) (3)
     C_q  = α_q f(κ)                               Eq. 4, κ the number of keys
     f(κ) = c + κ / 2m                             Eq. 5, for a hash table of m slots
-    f(κ) = log κ                                  Eq. 6, for a sorted array
     C_m  = α_m μ                                  Eq. 7, μ the rows that a match finds
     C(i) = α_q f(κ) + γ (α_m μ + C(i+1))          Eq. 8
+
+Eq. 6 is for states that are sorted arrays, in which a key is found by halving. Indexes here have
+slots, so it has no use.
 
 What is ours:
 
@@ -25,10 +27,11 @@ What is ours:
 - A table that outgrows the processor's caches answers later. Measured: 13 ns up to 100,000 keys, 27
   for a million, 34 for four million; so f grows by ``miss`` with each doubling of the keys beyond
   ``near``. The published model is left without it.
-- The logarithm is that of a binary search, in halvings.
+- Rows that are found by their keys and then turned down, by a condition or because they have
+  expired, are not matches, but each costs α_m all the same.
+- γ and μ of a pair are those of the rows that get there, where something is known of these: of the
+  new rows of one input that have met certain others (``ProbeStatistics.figures``).
 - A pair without statistics has no cost. ``sequence_rank`` counts such pairs first.
-
-Both models take γ and μ of a pair for the same whatever was probed before.
 
 Paper: Multi-Way Joins, Section 3.2, Equations 1-3, Section 4.1, Equations 4-8, Section 5.3.
 """
@@ -40,14 +43,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, log2
 
-from headrace.stats.probes import Edge, ProbeStatistics
-
-
-class StateKind(Enum):
-    """How the rows of an input are found by a key."""
-
-    HASH = "hash"
-    SORTED = "sorted"
+from headrace.stats.probes import Edge, Figures, ProbeStatistics
 
 
 class ProbeModel(Enum):
@@ -84,23 +80,21 @@ def match_only(tuning: ProbeTuning) -> ProbeTuning:
     return replace(tuning, query=0.0)
 
 
-def key_factor(keys: float, tuning: ProbeTuning, kind: StateKind) -> float:
-    """f(κ), Eqs. 5 and 6.
+def key_factor(keys: float, tuning: ProbeTuning) -> float:
+    """f(κ), Eq. 5.
 
-    >>> key_factor(8, ProbeTuning(), StateKind.HASH), key_factor(8, ProbeTuning(), StateKind.SORTED)
-    (1.25, 3.0)
+    >>> key_factor(8, ProbeTuning()), key_factor(9, ProbeTuning())
+    (1.25, 1.140625)
     """
-    if kind is StateKind.SORTED:
-        return log2(max(keys, 2.0))
     keys = max(keys, 1.0)
     slots = 2.0 ** ceil(log2(keys * tuning.slots))
     far = max(0.0, log2(keys / tuning.near))
     return tuning.base + keys / (2.0 * slots) + tuning.miss * far
 
 
-def query_cost(keys: float, tuning: ProbeTuning, kind: StateKind) -> float:
+def query_cost(keys: float, tuning: ProbeTuning) -> float:
     """Seconds to look one key up among this many (Eq. 4)."""
-    return tuning.query * key_factor(keys, tuning, kind)
+    return tuning.query * key_factor(keys, tuning)
 
 
 @dataclass(frozen=True)
@@ -128,60 +122,68 @@ def probe_cost(
     statistics: ProbeStatistics,
     edge: Edge,
     tuning: ProbeTuning,
-    kind: StateKind,
     model: ProbeModel,
+    at: tuple[int, int] | None = None,
 ) -> ProbeCost | None:
-    """The cost of probing a pair; None while its statistics are unknown."""
+    """The cost of probing a pair; None while its statistics are unknown.
+
+    ``at`` says for new rows of which input, and which inputs these have met; without it, it is for
+    all rows of the probing input.
+    """
     if not statistics.knows(edge):
         return None
-    rate, mean = statistics.rates[edge], statistics.means[edge]
+    if at is None:
+        found = Figures(
+            statistics.rates[edge], statistics.means[edge], statistics.wasted.get(edge, 0.0)
+        )
+    else:
+        found = statistics.figures(edge, *at)
+    factors = replace(tuning, miss=0.0) if model is ProbeModel.PAPER else tuning
+    query = query_cost(statistics.keys[edge], factors) + tuning.match * found.wasted
     if model is ProbeModel.PAPER:
-        query = query_cost(statistics.keys[edge], replace(tuning, miss=0.0), kind)
-        return ProbeCost(query, rate, tuning.match * mean)
-    query = query_cost(statistics.keys[edge], tuning, kind)
-    return ProbeCost(query, rate * mean, tuning.match)
+        return ProbeCost(query, found.rate, tuning.match * found.mean)
+    return ProbeCost(query, found.rate * found.mean, tuning.match)
 
 
-def probe_step(
-    statistics: ProbeStatistics,
-    edge: Edge,
-    rest: float,
-    tuning: ProbeTuning,
-    kind: StateKind,
-    model: ProbeModel,
-) -> float:
-    """Seconds of a probe, given those of what follows it (Eqs. 1 and 8)."""
-    cost = probe_cost(statistics, edge, tuning, kind, model)
-    if cost is None:
-        raise ValueError(f"nothing is known of probes from input {edge[0]} to input {edge[1]}")
-    return cost.then(rest)
+def costs_of(
+    sequence: Sequence[Edge], statistics: ProbeStatistics, tuning: ProbeTuning, model: ProbeModel
+) -> list[ProbeCost | None]:
+    """The cost of each probe of a sequence, for the rows that get there."""
+    if not sequence:
+        return []
+    driver = sequence[0][0]
+    met, costs = 1 << driver, []
+    for edge in sequence:
+        costs.append(probe_cost(statistics, edge, tuning, model, (driver, met)))
+        met |= 1 << edge[1]
+    return costs
 
 
 def sequence_cost(
     sequence: Sequence[Edge],
     statistics: ProbeStatistics,
     tuning: ProbeTuning,
-    kind: StateKind,
     model: ProbeModel,
 ) -> float:
     """Seconds for one new row of the first pair's probing input (Eqs. 1 to 3)."""
-    if not sequence:
-        return 0.0
-    rest = sequence_cost(sequence[1:], statistics, tuning, kind, model)
-    return probe_step(statistics, sequence[0], rest, tuning, kind, model)
+    seconds = 0.0
+    costs = costs_of(sequence, statistics, tuning, model)
+    for edge, cost in reversed([*zip(sequence, costs, strict=True)]):
+        if cost is None:
+            raise ValueError(f"nothing is known of probes from input {edge[0]} to input {edge[1]}")
+        seconds = cost.then(seconds)
+    return seconds
 
 
 def sequence_rank(
     sequence: Sequence[Edge],
     statistics: ProbeStatistics,
     tuning: ProbeTuning,
-    kind: StateKind,
     model: ProbeModel,
 ) -> tuple[int, float]:
     """By which sequences compare: pairs of which nothing is known, then seconds of the others."""
     unknown, rest = 0, 0.0
-    for edge in reversed(sequence):
-        cost = probe_cost(statistics, edge, tuning, kind, model)
+    for cost in reversed(costs_of(sequence, statistics, tuning, model)):
         if cost is None:
             unknown += 1
         else:

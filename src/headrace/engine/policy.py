@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.cost.early_aggregation import EarlyModel
-from headrace.cost.probing import ProbeModel
+from headrace.cost.probing import ProbeModel, ProbeTuning
 from headrace.merge import Strategy
 from headrace.optimizer.windows.layout import CostModel, Sharing
 from headrace.planner.calibration import calibrated, calibrated_probes
@@ -30,9 +32,17 @@ def planner_policy(settings: Settings) -> PlannerPolicy:
         probe_cost_model=ProbeModel(settings.probe_cost_model),
         probe_cycle=settings.probe_cycle,
         probe_history=settings.probe_history,
-        probe_tuning=calibrated_probes(),
+        probe_tuning=_probe_tuning(settings),
         rows_per_job=settings.shared_rows,
         early_tuning=calibrated(),
         early_cost_model=EarlyModel(settings.early_cost_model),
     )
     return policy.as_allowed()
+
+
+def _probe_tuning(settings: Settings) -> ProbeTuning:
+    measured = calibrated_probes()
+    if settings.probe_costs is None:
+        return measured
+    query, match = settings.probe_costs
+    return replace(measured, query=query, match=match)

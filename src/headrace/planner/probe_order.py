@@ -5,6 +5,10 @@ cycle ends, the statistics of the next one are forecast from the past ones, and 
 orders by them. No state depends on an order, so changing it costs nothing; still it changes only
 when that is expected to save something, or noise would make it change for ever.
 
+What an order took is held against what the sample of the same epoch promised of it. If that was
+more than the written order would have taken, the input goes back to the written one, and needs new
+evidence to leave it (``regret``).
+
 Paper: Multi-Way Joins, Section 3.1, Algorithm 1.
 """
 
@@ -16,9 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.cost.probing import (
+    ProbeModel,
     ProbeTuning,
-    StateKind,
     match_only,
+    query_cost,
     query_only,
     sequence_rank,
 )
@@ -36,8 +41,9 @@ from headrace.plan.nodes import Join, JoinKind, Node, Order
 from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
 from headrace.planner.names import PROBE_ORDER
 from headrace.planner.policy import PlannerPolicy
+from headrace.planner.regret import Promise, Regret, Regrets, Subject
 from headrace.planner.statistics import RuntimeStatistics
-from headrace.stats.probes import EdgeCounts, ProbeHistory, ProbeStatistics
+from headrace.stats.probes import Cycle, EdgeCounts, ProbeHistory, ProbeStatistics, Step
 
 #: What of the costs the strategies compare that plan by those of whole sequences.
 COMPARED_BY: dict[str, Callable[[ProbeTuning], ProbeTuning]] = {
@@ -45,8 +51,9 @@ COMPARED_BY: dict[str, Callable[[ProbeTuning], ProbeTuning]] = {
     ablations.QUERY_COST_ONLY: query_only,
     ablations.MATCH_COST_ONLY: match_only,
 }
-#: Indexes are in the order of hashes, and looked up by slots of them.
-KIND = StateKind.HASH
+
+
+NO_REGRETS: Mapping[int, Regret] = {}
 
 
 def compared_by(policy: PlannerPolicy) -> ProbeTuning | None:
@@ -55,6 +62,12 @@ def compared_by(policy: PlannerPolicy) -> ProbeTuning | None:
     if policy.probe_strategy not in COMPARED_BY:
         return None
     return COMPARED_BY[policy.probe_strategy](policy.probe_tuning)
+
+
+def is_guarded(policy: PlannerPolicy) -> bool:
+    """Whether orders are held to what they promise: not those of strategies and models that are
+    there for comparison, which are left as they are published."""
+    return policy.probe_strategy == dp_pick.NAME and policy.probe_cost_model is ProbeModel.ENGINE
 
 
 def is_probed(join: Join, graph: JoinGraph, policy: PlannerPolicy) -> bool:
@@ -80,12 +93,14 @@ class Switch:
     after: ProbeSequence
     #: The share of the cost that it was expected to save.
     gain: float
+    #: Why the order before was left, if not for what this one saves.
+    regret: Regret | None = None
 
     def text(self, names: Sequence[str]) -> str:
-        return (
-            f"probe order {sequence_text(self.after, names)} "
-            f"(was {sequence_text(self.before, names)}, saves {self.gain:.0%})"
-        )
+        before, after = (sequence_text(s, names) for s in (self.before, self.after))
+        if self.regret is not None:
+            return f"probe order {after} again ({before} {self.regret.text})"
+        return f"probe order {after} (was {before}, saves {self.gain:.0%})"
 
 
 @dataclass
@@ -100,6 +115,8 @@ class ProbeOrders:
     policy: PlannerPolicy
     orders: dict[int, ProbeSequence]
     history: ProbeHistory
+    identity: str
+    regrets: Regrets
     statistics: ProbeStatistics | None = None
     switches: list[Switch] = field(default_factory=list)
     #: Seconds that tasks spent on statistics, and altogether.
@@ -134,6 +151,8 @@ class ProbeOrders:
             policy if join.order is None else policy.with_fixed_probes(),
             initial_orders(probed, initial),
             history,
+            identity,
+            statistics.regrets,
         )
         # What an earlier run has learnt holds from the first epoch on.
         orders._plan(0)
@@ -150,29 +169,67 @@ class ProbeOrders:
         ):
             return []
         self._epochs, self._began = 0, time.monotonic()
-        return self._plan(epoch) if self.history.close() is not None else []
+        ended = self.history.close()
+        return [] if ended is None else self._plan(epoch, self._judge(ended))
 
     def _add(self, observed: Sequence[Mapping[str, Any]]) -> None:
         edges: dict[tuple[int, int], EdgeCounts] = {}
         keys: dict[tuple[int, int], float] = {}
         rows: dict[int, float] = {}
         arrivals: dict[int, int] = {}
+        steps: dict[str, dict[Step, EdgeCounts]] = {"sampled": {}, "observed": {}}
         for part in observed:
             for one, other, *counts in part["counts"]:
                 edges[one, other] = edges.get((one, other), EdgeCounts()) + EdgeCounts(*counts)
+            for kind, known in steps.items():
+                for driver, met, one, other, *counts in part[kind]:
+                    step = driver, met, (one, other)
+                    known[step] = known.get(step, EdgeCounts()) + EdgeCounts(*counts)
+            # Of an input that every part holds whole each tells the same.
+            whole = part["whole"]
             for one, other, count in part["keys"]:
-                keys[one, other] = keys.get((one, other), 0.0) + count
+                before = keys.get((one, other), 0.0)
+                keys[one, other] = max(before, count) if whole[other] else before + count
             for index, held in enumerate(part["rows"]):
-                rows[index] = rows.get(index, 0.0) + held
+                was = rows.get(index, 0.0)
+                rows[index] = max(was, held) if whole[index] else was + held
             for index, new in enumerate(part["arrivals"]):
-                arrivals[index] = arrivals.get(index, 0) + new
+                so_far = arrivals.get(index, 0)
+                arrivals[index] = max(so_far, new) if whole[index] else so_far + new
             self.statistics_seconds += part["seconds"]["statistics"]
             self.seconds += part["seconds"]["all"]
             self.looked_up += part["looked_up"]
             self.found += part["found"]
-        self.history.add(edges, keys, rows, arrivals)
+        self.history.add(edges, keys, rows, arrivals, steps["sampled"], steps["observed"])
 
-    def _plan(self, epoch: int) -> list[Switch]:
+    def _judge(self, ended: Cycle) -> dict[int, Regret]:
+        """The inputs whose orders did not keep their promise in a cycle."""
+        promised, known = self.history.sample(), self.history.forecast(smooth=False)
+        if promised is None or known is None or not is_guarded(self.policy):
+            return {}
+        regrets = {}
+        for driver, written in self._written.items():
+            sequence = self.orders[driver]
+            taken = observed_cost(sequence, ended, known, self.policy.probe_tuning)
+            unknown, chosen = self._rank(sequence, promised)
+            instead_unknown, instead = self._rank(written, known)
+            if taken is None or unknown or instead_unknown:
+                continue
+            plan = None if sequence == written else _plan_name(sequence)
+            promise = Promise(chosen, instead)
+            regret = self.regrets.judge(self._subject(driver), plan, promise, taken)
+            if regret is not None:
+                regrets[driver] = regret
+        return regrets
+
+    def _subject(self, driver: int) -> Subject:
+        return Subject(PROBE_ORDER, self.identity, str(driver))
+
+    @property
+    def _written(self) -> dict[int, ProbeSequence]:
+        return initial_orders(self.graph, self.initial)
+
+    def _plan(self, epoch: int, regrets: Mapping[int, Regret] = NO_REGRETS) -> list[Switch]:
         statistics = self.statistics = self.history.forecast(self.policy.probe_smoothing)
         if statistics is None:
             return []
@@ -182,20 +239,36 @@ class ProbeOrders:
                 self.graph,
                 statistics,
                 policy.probe_tuning,
-                KIND,
                 policy.probe_cost_model,
                 self.initial,
             )
         )
         switches = []
-        for driver, after in planned.items():
-            before = self.orders[driver]
+        written = self._written
+        for driver, wanted in planned.items():
+            before, regret = self.orders[driver], regrets.get(driver)
+            after = wanted if self._admits(driver, wanted, written[driver]) else written[driver]
+            if regret is not None and after == before:
+                after = written[driver]
             gain = self.gain(before, after)
-            if after != before and (compared_by(policy) is None or gain >= policy.least_gain):
-                switches.append(Switch(epoch, driver, before, after, gain))
+            enough = compared_by(policy) is None or gain >= policy.least_gain
+            if after != before and (enough or regret is not None):
+                switches.append(Switch(epoch, driver, before, after, gain, regret))
                 self.orders[driver] = after
         self.switches += switches
         return switches
+
+    def _admits(self, driver: int, wanted: ProbeSequence, written: ProbeSequence) -> bool:
+        """Whether an order may be taken, after all that was seen of it."""
+        if self.statistics is None or not is_guarded(self.policy) or wanted == written:
+            return True
+        unknown, chosen = self._rank(wanted, self.statistics)
+        instead_unknown, instead = self._rank(written, self.statistics)
+        if unknown or instead_unknown:
+            # What is not known was promised by nobody.
+            return True
+        promise = Promise(chosen, instead)
+        return self.regrets.admits(self._subject(driver), _plan_name(wanted), promise)
 
     def costs(self, sequences: Mapping[int, ProbeSequence]) -> ProbedOrder:
         """What new rows are expected to cost in these orders, as far as that is known."""
@@ -224,7 +297,7 @@ class ProbeOrders:
             self.graph,
             self._why(join),
             self.costs(dict(self.orders)),
-            self.costs(initial_orders(self.graph, self.initial)),
+            self.costs(self._written),
             self.statistics,
             len(self.history.cycles),
             tuple(changes),
@@ -258,7 +331,37 @@ class ProbeOrders:
 
     def _rank(self, sequence: ProbeSequence, statistics: ProbeStatistics) -> tuple[int, float]:
         tuning = compared_by(self.policy) or self.policy.probe_tuning
-        return sequence_rank(sequence, statistics, tuning, KIND, self.policy.probe_cost_model)
+        return sequence_rank(sequence, statistics, tuning, self.policy.probe_cost_model)
+
+
+def observed_cost(
+    sequence: ProbeSequence, cycle: Cycle, known: ProbeStatistics, tuning: ProbeTuning
+) -> float | None:
+    """Seconds that an order took for each row that began it; None if none did.
+
+    By the counts of its probes, which are exact, and by what a probe and a row cost.
+    """
+    driver = sequence[0][0] if sequence else 0
+    met, began, seconds = 1 << driver, 0, 0.0
+    for edge in sequence:
+        counts = cycle.observed.get((driver, met, edge))
+        if counts is None:
+            # No row got that far.
+            break
+        began = began or counts.queries
+        seconds += counts.queries * query_cost(known.keys.get(edge, 1.0), tuning)
+        seconds += (counts.rows + counts.wasted) * tuning.match
+        met |= 1 << edge[1]
+    return seconds / began if began else None
+
+
+def _plan_name(sequence: ProbeSequence) -> str:
+    """An order as the experience with it is kept.
+
+    >>> _plan_name(((0, 2), (2, 1)))
+    '0-2 2-1'
+    """
+    return " ".join(f"{one}-{other}" for one, other in sequence)
 
 
 def describe(query: PlannedQuery) -> list[DescribedProbes]:
@@ -288,7 +391,9 @@ def _probed(query: PlannedQuery, plan: Node) -> list[DescribedProbes]:
             continue
         orders = query.choices.probes.get(plan_hash(join))
         if orders is None:
-            known = RuntimeStatistics(probes=dict(query.statistics.probes))
+            known = RuntimeStatistics(
+                probes=dict(query.statistics.probes), regrets=query.statistics.regrets.copy()
+            )
             orders = ProbeOrders.begin(join, graph, query.policy, known)
         listed = listed_orders(graph, None, query.policy.disabled_join_rules)
         found.append(orders.describe(join, [order.order for order in listed]))

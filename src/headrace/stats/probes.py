@@ -6,6 +6,11 @@ the rate γ at which probes find anything (Eq. 9) and the mean number μ of rows
 (Eq. 10); κ is the number of different keys (Eq. 11, kept by whoever keeps the rows). A pair that
 was never probed has no figures: nothing is made up for it.
 
+A pair finds one thing for all rows of its probing input, and another for those that other probes
+have left or multiplied: keys are skewed, and depend on each other. So there are figures of *steps*
+too: a pair as it is probed for new rows of one input once these have met others. Samples tell those
+of many steps, and the orders that run tell exactly what theirs found.
+
 Paper: Multi-Way Joins, Section 4.3, Equation 9, Equation 10, Equation 11.
 """
 
@@ -13,20 +18,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 from headrace.stats.forecast import damped, holt
 
 #: The probing input and the probed input.
 Edge = tuple[int, int]
+#: Whose new rows they are, the inputs that they have met (bits, with itself), and the next pair.
+Step = tuple[int, int, Edge]
 
 K = TypeVar("K")
+
+Forecast = Callable[[Sequence[float]], float]
 
 
 @dataclass(frozen=True)
 class EdgeCounts:
     """Probes of one pair: how many, how many of them found rows, and how many rows in all.
+
+    Rows count that have not expired and meet all conditions that can then be decided; those that
+    were found by their keys in vain are ``wasted``.
 
     >>> counts = EdgeCounts(8, 2, 10) + EdgeCounts(2, 0, 0)
     >>> counts.rate, counts.mean
@@ -36,10 +50,14 @@ class EdgeCounts:
     queries: int = 0
     matches: int = 0
     rows: int = 0
+    wasted: int = 0
 
     def __add__(self, other: EdgeCounts) -> EdgeCounts:
         return EdgeCounts(
-            self.queries + other.queries, self.matches + other.matches, self.rows + other.rows
+            self.queries + other.queries,
+            self.matches + other.matches,
+            self.rows + other.rows,
+            self.wasted + other.wasted,
         )
 
     @property
@@ -52,6 +70,14 @@ class EdgeCounts:
         """How many rows a probe found that found any (μ, Eq. 10)."""
         return self.rows / self.matches if self.matches else None
 
+    @property
+    def waste(self) -> float | None:
+        """How many rows a probe found in vain."""
+        return self.wasted / self.queries if self.queries else None
+
+    def to_json(self) -> list[int]:
+        return [self.queries, self.matches, self.rows, self.wasted]
+
 
 @dataclass(frozen=True)
 class Cycle:
@@ -59,12 +85,25 @@ class Cycle:
 
     ``keys`` counts the different keys by which the probing input of a pair looks the probed one up,
     ``rows`` the rows held of each input, both at the cycle's end; ``arrivals`` are new rows.
+    ``sampled`` are steps that a sample took, and ``observed`` those of the orders that ran.
     """
 
     edges: Mapping[Edge, EdgeCounts] = field(default_factory=dict)
     keys: Mapping[Edge, float] = field(default_factory=dict)
     rows: Mapping[int, float] = field(default_factory=dict)
     arrivals: Mapping[int, int] = field(default_factory=dict)
+    sampled: Mapping[Step, EdgeCounts] = field(default_factory=dict)
+    observed: Mapping[Step, EdgeCounts] = field(default_factory=dict)
+
+    @cached_property
+    def steps(self) -> dict[Step, EdgeCounts]:
+        """What is known of steps: what was observed, and samples corrected by it."""
+        return fed_back(self.sampled, self.observed)
+
+    @cached_property
+    def drivers(self) -> frozenset[int]:
+        """The inputs of whose new rows steps are known."""
+        return frozenset(driver for driver, _, _ in self.steps)
 
     @property
     def queries(self) -> int:
@@ -72,10 +111,12 @@ class Cycle:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "edges": [[*e, c.queries, c.matches, c.rows] for e, c in self.edges.items()],
+            "edges": [[*e, *counts.to_json()] for e, counts in self.edges.items()],
             "keys": [[*edge, count] for edge, count in self.keys.items()],
             "rows": list(self.rows.items()),
             "arrivals": list(self.arrivals.items()),
+            "sampled": _steps_to_json(self.sampled),
+            "observed": _steps_to_json(self.observed),
         }
 
     @classmethod
@@ -85,36 +126,133 @@ class Cycle:
             {(one, other): count for one, other, count in value["keys"]},
             dict(value["rows"]),
             dict(value["arrivals"]),
+            _steps_from_json(value["sampled"]),
+            _steps_from_json(value["observed"]),
         )
 
     def then(self, later: Cycle) -> Cycle:
         """This cycle, gone on with: counts add up, what is held is what is held last."""
         return Cycle(
-            {
-                edge: self.edges.get(edge, NO_PROBES) + later.edges.get(edge, NO_PROBES)
-                for edge in {**self.edges, **later.edges}
-            },
+            _added(self.edges, later.edges),
             {**self.keys, **later.keys},
             {**self.rows, **later.rows},
             {
                 index: self.arrivals.get(index, 0) + later.arrivals.get(index, 0)
                 for index in {**self.arrivals, **later.arrivals}
             },
+            _added(self.sampled, later.sampled),
+            _added(self.observed, later.observed),
         )
 
 
 NO_PROBES = EdgeCounts()
 NOTHING_SEEN = Cycle()
+NO_STEPS: Mapping[Step, EdgeCounts] = {}
+
+
+def _added(one: Mapping[K, EdgeCounts], other: Mapping[K, EdgeCounts]) -> dict[K, EdgeCounts]:
+    return {key: one.get(key, NO_PROBES) + other.get(key, NO_PROBES) for key in {**one, **other}}
+
+
+def _steps_to_json(steps: Mapping[Step, EdgeCounts]) -> list[list[int]]:
+    return [[d, met, *pair, *counts.to_json()] for (d, met, pair), counts in steps.items()]
+
+
+def _steps_from_json(value: Sequence[Sequence[int]]) -> dict[Step, EdgeCounts]:
+    return {(d, met, (one, other)): EdgeCounts(*c) for d, met, one, other, *c in value}
+
+
+#: A sample of fewer rows says nothing of a step.
+LEAST_SAMPLED = 16
+
+
+def fed_back(
+    sampled: Mapping[Step, EdgeCounts], observed: Mapping[Step, EdgeCounts]
+) -> dict[Step, EdgeCounts]:
+    """Steps as they were observed, and the others as sampled, corrected by what was observed.
+
+    A sample misses keys that few rows have, and some of these find very many rows. What it missed
+    in one step to an input, it is taken to have missed in all of them: each order leads to each
+    input once, so every cycle tells this of every input anew. That less was found than a sample
+    had told is not carried over: it may be so only for rows that have met what these had.
+    """
+    known = {step: c for step, c in sampled.items() if c.queries >= LEAST_SAMPLED}
+    found = dict(observed)
+    corrections = {
+        (driver, pair[1]): (known[driver, met, pair], counts)
+        for (driver, met, pair), counts in observed.items()
+        if (driver, met, pair) in known and counts.queries >= LEAST_QUERIES
+    }
+    for step, counts in known.items():
+        if step in found:
+            continue
+        correction = corrections.get((step[0], step[2][1]))
+        found[step] = counts if correction is None else _corrected(counts, *correction)
+    return found
+
+
+def _corrected(counts: EdgeCounts, told: EdgeCounts, true: EdgeCounts) -> EdgeCounts:
+    def share(figure: Callable[[EdgeCounts], int]) -> float:
+        ours, theirs, right = (
+            figure(one) / one.queries + LEAST_FOUND for one in (counts, told, true)
+        )
+        return ours * max(1.0, right / theirs) - LEAST_FOUND
+
+    # Shares of many probes, so that a rate which few of them would not show is not rounded away.
+    queries = max(counts.queries, true.queries)
+    rows = round(queries * share(lambda one: one.rows))
+    matches = min(queries, rows, max(1, round(queries * share(lambda one: one.matches))))
+    return EdgeCounts(queries, matches, rows, round(queries * share(lambda one: one.wasted)))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of a probe: γ, μ, and how many rows it finds in vain."""
+
+    rate: float
+    mean: float
+    wasted: float = 0.0
 
 
 @dataclass(frozen=True)
 class ProbeStatistics:
-    """Figures by which orders of probes are chosen: γ, μ and κ by pair, rows by input."""
+    """Figures by which orders of probes are chosen: γ, μ and κ by pair, rows by input.
+
+    ``wasted`` are the rows that a probe of a pair finds in vain, where it finds such.
+    """
 
     rates: Mapping[Edge, float]
     means: Mapping[Edge, float]
     keys: Mapping[Edge, float]
     rows: Mapping[int, float]
+    wasted: Mapping[Edge, float] = field(default_factory=dict)
+    steps: Mapping[Step, Figures] = field(default_factory=dict)
+
+    def figures(self, edge: Edge, driver: int, met: int) -> Figures:
+        """Of a pair that is known, for new rows of an input that have met these inputs.
+
+        If nothing is known of just this step, what holds where they had met most of these; or else
+        what holds for all rows of the probing input.
+        """
+        steps = self._by_pair.get((driver, edge), {})
+        if met in steps:
+            return steps[met]
+        within = [known for known in steps if not known & ~met]
+        if within:
+            return steps[max(within, key=lambda known: (known.bit_count(), known))]
+        return Figures(self.rates[edge], self.means[edge], self.wasted.get(edge, 0.0))
+
+    @cached_property
+    def _by_pair(self) -> dict[tuple[int, Edge], dict[int, Figures]]:
+        found: dict[tuple[int, Edge], dict[int, Figures]] = {}
+        for (driver, met, edge), figures in self.steps.items():
+            found.setdefault((driver, edge), {})[met] = figures
+        return found
+
+    @cached_property
+    def drivers(self) -> frozenset[int]:
+        """The inputs of whose new rows steps are known."""
+        return frozenset(driver for driver, _, _ in self.steps)
 
     def knows(self, edge: Edge) -> bool:
         """Whether a probe of this pair has a cost."""
@@ -128,6 +266,8 @@ JUMP, LEAST_FOUND, LEAST_QUERIES = 1.5, 0.05, 30
 KEPT_CYCLES = 3
 #: A jump is believed at once if the pair has not jumped for so many cycles.
 STEADY = 4
+#: From how many cycles steps are forecast: there are many, and older ones hardly count.
+STEP_CYCLES = 8
 
 
 class ProbeHistory:
@@ -135,7 +275,7 @@ class ProbeHistory:
 
     Smoothing follows a trend and keeps noise out, but it follows a jump only halfway. So a pair
     that was steady and jumps begins its history anew, and one that jumps again and again, as noise
-    does, is smoothed.
+    does, is smoothed, until two cycles agree that it is elsewhere.
     """
 
     def __init__(self, length: int, past: Sequence[Cycle] = ()) -> None:
@@ -146,13 +286,15 @@ class ProbeHistory:
         self._running = NOTHING_SEEN
         self._count = len(self._closed)
         #: By pair: the number of the cycle that its history begins with, and of its last jump.
-        self._since: dict[Edge, int] = {}
-        self._jumped: dict[Edge, int] = {}
+        self._since: dict[Edge | Step, int] = {}
+        self._jumped: dict[Edge | Step, int] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """The last cycles: enough to go on with, and little to write in every epoch."""
+        """The last cycles, and steps of the last one: enough to go on with, and little to write in
+        every epoch."""
         recent = list(self._closed)[-KEPT_CYCLES:]
-        return {"length": self.length, "cycles": [cycle.to_json() for cycle in recent]}
+        kept = [replace(cycle, sampled={}, observed={}) for cycle in recent[:-1]] + recent[-1:]
+        return {"length": self.length, "cycles": [cycle.to_json() for cycle in kept]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ProbeHistory:
@@ -169,9 +311,11 @@ class ProbeHistory:
         keys: Mapping[Edge, float],
         rows: Mapping[int, float],
         arrivals: Mapping[int, int],
+        sampled: Mapping[Step, EdgeCounts] = NO_STEPS,
+        observed: Mapping[Step, EdgeCounts] = NO_STEPS,
     ) -> None:
         """One more epoch of the running cycle."""
-        self._running = self._running.then(Cycle(edges, keys, rows, arrivals))
+        self._running = self._running.then(Cycle(edges, keys, rows, arrivals, sampled, observed))
 
     def close(self) -> Cycle | None:
         """End the running cycle and give it back; None if it probed nothing and so says nothing."""
@@ -187,16 +331,28 @@ class ProbeHistory:
         forecast = self.forecast()
         if forecast is None:
             return
-        for edge, counts in ended.edges.items():
-            if edge not in forecast.rates or counts.queries < LEAST_QUERIES:
+        expected: dict[Edge | Step, float] = {
+            edge: rate * forecast.means[edge] for edge, rate in forecast.rates.items()
+        }
+        expected |= {step: known.rate * known.mean for step, known in forecast.steps.items()}
+        last = self._closed[-1]
+        before: dict[Any, EdgeCounts] = {**last.edges, **last.steps}
+        for probes, counts in chain[tuple[Any, EdgeCounts]](
+            ended.edges.items(), ended.steps.items()
+        ):
+            if probes not in expected or counts.queries < LEAST_QUERIES:
                 continue
-            found = counts.rows / counts.queries + LEAST_FOUND
-            expected = forecast.rates[edge] * forecast.means[edge] + LEAST_FOUND
-            if max(found / expected, expected / found) < JUMP:
+            found = counts.rows / counts.queries
+            if not _differ(found, expected[probes]):
                 continue
-            if self._count - self._jumped.get(edge, -STEADY) >= STEADY:
-                self._since[edge] = self._count
-            self._jumped[edge] = self._count
+            same = before.get(probes, NO_PROBES)
+            if same.queries and not _differ(found, same.rows / same.queries):
+                # Twice the same is no noise, and a trend that leads away from it is none.
+                self._since[probes] = self._count - 1
+                continue
+            if self._count - self._jumped.get(probes, -STEADY) >= STEADY:
+                self._since[probes] = self._count
+            self._jumped[probes] = self._count
 
     def forecast(self, smooth: bool = True) -> ProbeStatistics | None:
         """Figures for the next cycle; None while no cycle is closed.
@@ -205,30 +361,86 @@ class ProbeHistory:
         """
         if not self._closed:
             return None
-        counts = [
-            {e: c for e, c in cycle.edges.items() if number >= self._since.get(e, 0)}
-            for number, cycle in enumerate(self._closed, self._count - len(self._closed))
-        ]
-        rates = _series([_known(edges, lambda c: c.rate) for edges in counts])
-        means = _series([_known(edges, lambda c: c.mean) for edges in counts])
+        numbered = list(enumerate(self._closed, self._count - len(self._closed)))
+        trend, ending = (holt, damped) if smooth else (_last, _last)
+        edges = _figures(
+            [self._believed(cycle.edges, number) for number, cycle in numbered], trend, ending
+        )
         keys = _series([cycle.keys for cycle in self._closed])
         rows = _series([cycle.rows for cycle in self._closed])
-        trend, ending = (holt, damped) if smooth else (_last, _last)
         return ProbeStatistics(
-            rates={edge: min(max(ending(h), 0.0), 1.0) for edge, h in rates.items()},
-            # Who never found a row has a rate of zero, and whatever stands here is multiplied by
-            # it; where there was a match, it had one row or more.
-            means={edge: max(trend(means.get(edge, [1.0])), 1.0) for edge in rates},
+            rates={edge: figures.rate for edge, figures in edges.items()},
+            means={edge: figures.mean for edge, figures in edges.items()},
             keys={edge: max(trend(h), 1.0) for edge, h in keys.items()},
             rows={index: max(trend(h), 0.0) for index, h in rows.items()},
+            wasted={edge: figures.wasted for edge, figures in edges.items() if figures.wasted},
+            steps=self._steps(trend, ending),
         )
+
+    def _steps(self, trend: Forecast, ending: Forecast) -> dict[Step, Figures]:
+        """Of steps that were seen when their driver had new rows last, from the cycles up to then
+        that saw them; what is before a gap is from another time."""
+        seen: dict[int, list[tuple[int, Cycle]]] = {}
+        for number in reversed(range(len(self._closed))):
+            cycle = self._closed[number]
+            for driver in cycle.drivers:
+                cycles = seen.setdefault(driver, [])
+                if len(cycles) < STEP_CYCLES:
+                    cycles.append((number + self._count - len(self._closed), cycle))
+        by_age: list[dict[Step, EdgeCounts]] = [{} for _ in range(STEP_CYCLES)]
+        for driver, cycles in seen.items():
+            going_on = {step for step in cycles[0][1].steps if step[0] == driver}
+            for age, (number, cycle) in enumerate(cycles):
+                going_on = {
+                    step
+                    for step in going_on
+                    if step in cycle.steps and number >= self._since.get(step, 0)
+                }
+                by_age[age] |= {step: cycle.steps[step] for step in going_on}
+        return _figures(by_age[::-1], trend, ending)
+
+    def _believed(self, counts: Mapping[K, EdgeCounts], number: int) -> dict[K, EdgeCounts]:
+        since: Mapping[Any, int] = self._since
+        return {key: c for key, c in counts.items() if number >= since.get(key, 0)}
+
+    def sample(self) -> ProbeStatistics | None:
+        """What the last cycle would make one expect by its sample alone, without what the orders
+        that ran have found: to see afterwards whether such expectations are to be trusted."""
+        if not self._closed:
+            return None
+        last = ProbeHistory(1, [replace(self._closed[-1], observed={})])
+        return last.forecast(smooth=False)
+
+
+def _figures(
+    cycles: Sequence[Mapping[K, EdgeCounts]], trend: Forecast, ending: Forecast
+) -> dict[K, Figures]:
+    rates = _series([_known(counts, lambda c: c.rate) for counts in cycles])
+    means = _series([_known(counts, lambda c: c.mean) for counts in cycles])
+    waste = _series([_known(counts, lambda c: c.waste) for counts in cycles])
+    return {
+        key: Figures(
+            min(max(ending(history), 0.0), 1.0),
+            # Who never found a row has a rate of zero, and whatever stands here is multiplied by
+            # it; where there was a match, it had one row or more.
+            max(trend(means.get(key, [1.0])), 1.0),
+            max(trend(waste[key]), 0.0),
+        )
+        for key, history in rates.items()
+    }
 
 
 def _known(
-    edges: Mapping[Edge, EdgeCounts], figure: Callable[[EdgeCounts], float | None]
-) -> dict[Edge, float]:
-    found = {edge: figure(counts) for edge, counts in edges.items()}
-    return {edge: value for edge, value in found.items() if value is not None}
+    counts: Mapping[K, EdgeCounts], figure: Callable[[EdgeCounts], float | None]
+) -> dict[K, float]:
+    found = {key: figure(one) for key, one in counts.items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _differ(one: float, other: float) -> bool:
+    """Whether these are two different numbers of rows that a probe finds."""
+    ratio = (one + LEAST_FOUND) / (other + LEAST_FOUND)
+    return max(ratio, 1 / ratio) >= JUMP
 
 
 def _series(cycles: Sequence[Mapping[K, float]]) -> dict[K, list[float]]:

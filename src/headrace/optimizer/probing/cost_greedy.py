@@ -19,8 +19,8 @@ def orders(choice: Choice) -> dict[int, ProbeSequence]:
     if statistics is None:
         return initial_orders(choice.graph, choice.initial)
 
-    def own_cost(pair: Edge) -> float | None:
-        cost = probe_cost(statistics, pair, choice.tuning, choice.kind, choice.model)
+    def own_cost(driver: int, met: int, pair: Edge) -> float | None:
+        cost = probe_cost(statistics, pair, choice.tuning, choice.model, (driver, met))
         return None if cost is None else cost.own
 
     return one_after_another(choice.graph, choice.initial, own_cost)

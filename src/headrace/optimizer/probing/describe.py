@@ -86,10 +86,11 @@ class DescribedProbes:
             yield f"   … and {len(edges) - MOST_PAIRS} more"
 
     def _figure(self, edge: Edge, known: ProbeStatistics) -> tuple[str, str, str, str]:
+        found = known.figures(edge, edge[0], 1 << edge[0])
         return (
             sequence_text((edge,), self.names),
-            f"{known.rates[edge]:.0%}",
-            f"{known.means[edge]:.3g}",
+            f"{found.rate:.0%}",
+            f"{found.mean:.3g}",
             f"{known.keys[edge]:,.0f}",
         )
 
@@ -109,8 +110,8 @@ class DescribedProbes:
                 {
                     "from": self.names[edge[0]],
                     "to": self.names[edge[1]],
-                    "found": known.rates[edge],
-                    "rows": known.means[edge],
+                    "found": known.figures(edge, edge[0], 1 << edge[0]).rate,
+                    "rows": known.figures(edge, edge[0], 1 << edge[0]).mean,
                     "keys": known.keys[edge],
                 }
                 for edge in edges

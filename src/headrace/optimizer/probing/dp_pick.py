@@ -14,7 +14,7 @@ Paper: Multi-Way Joins, Section 4.2, Algorithm 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headrace.cost.probing import ProbeCost, probe_cost, sequence_rank
@@ -30,9 +30,10 @@ MOST_EXACT = 10
 #: Sets of one size that the beam keeps.
 WIDTH = 32
 
-Costs = Mapping[Edge, ProbeCost | None]
-#: Inputs whose keys are equal, and by the bit of each its pair and what that costs.
-_Way = tuple[int, dict[int, tuple[Edge, ProbeCost | None]]]
+#: What a pair costs a driver's new rows that have met a set of inputs.
+Costs = Callable[[int, int, Edge], ProbeCost | None]
+#: Inputs whose keys are equal, and by the bit of each its pair.
+_Way = tuple[int, dict[int, Edge]]
 
 
 def orders(choice: Choice) -> dict[int, ProbeSequence]:
@@ -40,8 +41,14 @@ def orders(choice: Choice) -> dict[int, ProbeSequence]:
     require_order(graph, initial)
     if statistics is None:
         return initial_orders(graph, initial)
-    by = choice.tuning, choice.kind, choice.model
-    costs = {edge: probe_cost(statistics, edge, *by) for edge in graph.edges}
+    by = choice.tuning, choice.model
+    general = {edge: probe_cost(statistics, edge, *by) for edge in graph.edges}
+
+    def costs(driver: int, present: int, edge: Edge) -> ProbeCost | None:
+        if driver not in statistics.drivers:
+            return general[edge]
+        return probe_cost(statistics, edge, *by, (driver, present))
+
     drivers = range(graph.count)
     if graph.count <= MOST_EXACT:
         return {driver: _exact(_search(graph, driver, initial, costs)) for driver in drivers}
@@ -66,6 +73,7 @@ class _Search:
     driver: int
     everything: int
     options: tuple[tuple[int, tuple[_Way, ...]], ...]
+    costs: Costs
 
     def steps(self, present: int) -> Iterator[tuple[int, Edge, ProbeCost | None]]:
         """What can be probed from a set: the set with it, the pair, and the pair's cost."""
@@ -74,23 +82,20 @@ class _Search:
                 for way, pairs in ways:
                     able = way & present
                     if able:
-                        yield present | bit, *pairs[able & -able]
+                        pair = pairs[able & -able]
+                        yield present | bit, pair, self.costs(self.driver, present, pair)
 
 
 def _search(graph: ProbeGraph, driver: int, initial: tuple[int, ...], costs: Costs) -> _Search:
-    def pairs(way: int, right: int) -> dict[int, tuple[Edge, ProbeCost | None]]:
-        return {
-            1 << left: ((left, right), costs[left, right])
-            for left in range(graph.count)
-            if way >> left & 1
-        }
+    def pairs(way: int, right: int) -> dict[int, Edge]:
+        return {1 << left: (left, right) for left in range(graph.count) if way >> left & 1}
 
     options = tuple(
         (1 << right, tuple((way, pairs(way, right)) for way in graph.ways(driver, right)))
         for right in initial
         if right != driver
     )
-    return _Search(driver, graph.everything, options)
+    return _Search(driver, graph.everything, options, costs)
 
 
 def _exact(search: _Search) -> ProbeSequence:
@@ -148,7 +153,7 @@ class _Head:
 
 
 def _beam(search: _Search) -> ProbeSequence:
-    least = {bit: _least_cost(ways) for bit, ways in search.options}
+    least = {bit: _least_cost(search, bit, ways) for bit, ways in search.options}
     heads = {1 << search.driver: _Head(0, 0.0, 1.0, ())}
     for _ in search.options:
         ranked: dict[int, tuple[tuple[int, float], _Head]] = {}
@@ -164,6 +169,7 @@ def _beam(search: _Search) -> ProbeSequence:
     return heads[search.everything].sequence
 
 
-def _least_cost(ways: tuple[_Way, ...]) -> float:
-    known = [cost.own for _, pairs in ways for _, cost in pairs.values() if cost is not None]
-    return min(known, default=0.0)
+def _least_cost(search: _Search, bit: int, ways: tuple[_Way, ...]) -> float:
+    others = search.everything & ~bit
+    costs = [search.costs(search.driver, others, p) for _, pairs in ways for p in pairs.values()]
+    return min((cost.own for cost in costs if cost is not None), default=0.0)

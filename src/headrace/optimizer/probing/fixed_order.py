@@ -17,4 +17,4 @@ def orders(choice: Choice) -> dict[int, ProbeSequence]:
 
 def initial_orders(graph: ProbeGraph, initial: tuple[int, ...]) -> dict[int, ProbeSequence]:
     """For each driver the others as given; one that shares no key with those before it waits."""
-    return one_after_another(graph, initial, lambda pair: None)
+    return one_after_another(graph, initial, lambda driver, met, pair: None)

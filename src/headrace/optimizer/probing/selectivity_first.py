@@ -21,14 +21,17 @@ def orders(choice: Choice) -> dict[int, ProbeSequence]:
     if statistics is None:
         return initial_orders(choice.graph, choice.initial)
     return one_after_another(
-        choice.graph, choice.initial, lambda pair: selectivity(statistics, pair)
+        choice.graph,
+        choice.initial,
+        lambda driver, met, pair: selectivity(statistics, driver, met, pair),
     )
 
 
-def selectivity(statistics: ProbeStatistics, pair: Edge) -> float | None:
+def selectivity(statistics: ProbeStatistics, driver: int, met: int, pair: Edge) -> float | None:
     """The share of a pair's cross product that matches; None while it is unknown."""
     rows = statistics.rows.get(pair[1])
     if rows is None or pair not in statistics.rates or pair not in statistics.means:
         return None
+    found = statistics.figures(pair, driver, met)
     # Of less than one row there is no share, and next to nothing to find.
-    return statistics.rates[pair] * statistics.means[pair] / max(rows, 1.0)
+    return found.rate * found.mean / max(rows, 1.0)

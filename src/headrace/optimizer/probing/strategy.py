@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.cost.probing import ProbeModel, ProbeTuning, StateKind
+from headrace.cost.probing import ProbeModel, ProbeTuning
 from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
 from headrace.stats.probes import Edge, ProbeStatistics
 
@@ -21,7 +21,6 @@ class Choice:
     graph: ProbeGraph
     statistics: ProbeStatistics | None
     tuning: ProbeTuning
-    kind: StateKind
     model: ProbeModel
     initial: tuple[int, ...]
 
@@ -38,8 +37,12 @@ class Strategy:
     orders: Callable[[Choice], dict[int, ProbeSequence]]
 
 
+#: What a pair is worth for a driver's new rows that have met these inputs; None if unknown.
+Value = Callable[[int, int, Edge], float | None]
+
+
 def one_after_another(
-    graph: ProbeGraph, initial: tuple[int, ...], value: Callable[[Edge], float | None]
+    graph: ProbeGraph, initial: tuple[int, ...], value: Value
 ) -> dict[int, ProbeSequence]:
     """For every driver, always the pair of least value next; where values are unknown or equal, the
     input that comes first in the initial order."""
@@ -58,10 +61,10 @@ def _next_by_next(
     graph: ProbeGraph,
     driver: int,
     initial: tuple[int, ...],
-    value: Callable[[Edge], float | None],
+    value: Value,
 ) -> ProbeSequence:
     def rank(pair: Edge) -> tuple[bool, float]:
-        found = value(pair)
+        found = value(driver, present, pair)
         return found is None, found or 0.0
 
     present, sequence = 1 << driver, []

@@ -19,6 +19,7 @@ from typing import Any
 
 from headrace.engine.execution.duckdb.local_index import local_folder, worker_memory
 from headrace.engine.execution.duckdb.probe_kernel import ProbeJoinKernel
+from headrace.engine.execution.duckdb.probe_samples import statistics_of
 from headrace.engine.execution.duckdb.remote_files import RemoteFiles, Unreachable
 
 Spec = dict[str, Any]
@@ -194,7 +195,7 @@ class _Task:
         for name, reading in piece["inputs"].items():
             join = self._probes.pop(reading, None)
             if join is not None:
-                learnt[name] = join.statistics()
+                learnt[name] = statistics_of(join)
         return learnt
 
     def _write(self, piece: Spec, begun: list[str]) -> Spec:

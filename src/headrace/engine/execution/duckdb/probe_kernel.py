@@ -16,7 +16,7 @@ Paper: Multi-Way Joins, Section 3.1, Algorithm 1, Algorithm 2, Section 4.3.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,19 +40,20 @@ Spec = dict[str, Any]
 #: How many new rows are probed together, and how many rows they may become before they are cut.
 SLICE = 1 << 16
 MOST_ROWS = 1 << 19
-#: New rows of an input whose matches with each other input are counted, and the share of a large
-#: number of them.
-SAMPLED, SAMPLED_SHARE = 256, 0.01
-#: Keys of a segment that are looked for in the larger ones, to count keys that both have once.
-SAMPLED_KEYS = 256
 
 
 class Rows:
-    """Combinations of rows: a position in each input so far, and the values of their keys."""
+    """Combinations of rows: a position in each input so far, and the values of their keys.
 
-    def __init__(self, positions: dict[int, Array], values: dict[int, Array]) -> None:
+    ``origin`` says for rows that were just found by which of the rows that looked.
+    """
+
+    def __init__(
+        self, positions: dict[int, Array], values: dict[int, Array], origin: Array | None = None
+    ) -> None:
         self.positions = positions
         self.values = values
+        self.origin = origin
 
     def __len__(self) -> int:
         return len(next(iter(self.positions.values())))
@@ -62,7 +63,22 @@ class Rows:
         return Rows(
             {index: of[chosen] for index, of in self.positions.items()},
             {key: of[chosen] for key, of in self.values.items()},
+            None if self.origin is None else self.origin[chosen],
         )
+
+    @property
+    def met(self) -> int:
+        """The inputs that they are of, as bits."""
+        return sum(1 << index for index in self.positions)
+
+    @property
+    def origins(self) -> int:
+        """How many rows these were found by."""
+        if self.origin is None or not len(self.origin):
+            return 0
+        seen = np.zeros(int(self.origin.max()) + 1, bool)
+        seen[self.origin] = True
+        return int(np.count_nonzero(seen))
 
 
 class Input:
@@ -155,51 +171,54 @@ class ProbeJoinKernel:
 
     def __init__(self, spec: Spec, read: Callable[[Spec, Sequence[str]], Any], check: Any) -> None:
         """``read`` gives rows of files; ``check`` runs conditions that DuckDB decides."""
-        self._spec = spec
+        self.spec = spec
         self._check = check
-        began = self._began = time.perf_counter()
-        self._inputs = [_open(spec, one, read) for one in spec["inputs"]]
-        self._classes: list[list[int]] = [one["classes"] for one in spec["inputs"]]
+        began = self.began = time.perf_counter()
+        self.inputs = [_open(spec, one, read) for one in spec["inputs"]]
+        self.classes: list[list[int]] = [one["classes"] for one in spec["inputs"]]
         self._watermarks: list[int | None] = [one["watermark"] for one in spec["inputs"]]
         self.seconds = {"index": time.perf_counter() - began}
         self.results = 0
         #: Rows that were looked up, and rows that were found, in all probes.
         self.looked_up = self.found = 0
+        #: What each step of the orders found: rows that were looked up, those that found any, rows
+        #: that go on, and rows that were found in vain.
+        self.steps: dict[tuple[int, int, int, int], list[int]] = {}
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """These columns of the results, a batch at a time."""
         by_input = [
-            [name for name in one["columns"] if name in columns] for one in self._spec["inputs"]
+            [name for name in one["columns"] if name in columns] for one in self.spec["inputs"]
         ]
-        for driver, order in self._spec["orders"].items():
+        for driver, order in self.spec["orders"].items():
             for rows in self._driven(int(driver), [tuple(pair) for pair in order]):
                 found: dict[str, Any] = {}
                 for index, names in enumerate(by_input):
                     if names:
-                        values = self._inputs[index].columns(names, rows.positions[index])
+                        values = self.inputs[index].columns(names, rows.positions[index])
                         found |= dict(zip(names, values, strict=True))
                 self.results += len(rows)
                 yield pa.record_batch([found[name] for name in columns], names=list(columns))
 
     def _driven(self, driver: int, order: list[tuple[int, int]]) -> Iterator[Rows]:
         """All results whose new row of the driver came last, or with rows of later inputs."""
-        new = self._inputs[driver].new
+        new = self.inputs[driver].new
         if new is None or not all(self._reachable(driver, other) for _, other in order):
             return
-        begin = int(self._inputs[driver].starts[self._inputs[driver].old_count])
+        begin = int(self.inputs[driver].starts[self.inputs[driver].old_count])
         positions = np.arange(begin, begin + new.count)
-        values = {key: new.array(f"{KEY}{key}") for key in self._classes[driver]}
-        rows = self._alive(Rows({driver: positions}, values), driver)
+        values = {key: new.array(f"{KEY}{key}") for key in self.classes[driver]}
+        rows = self.alive(Rows({driver: positions}, values), driver)
         for start in range(0, len(rows), SLICE):
             part = rows.taken(slice(start, start + SLICE))
-            yield from self._probed(self._met(part, frozenset((driver,)), driver), order, driver)
+            yield from self._probed(self.meeting(part, frozenset((driver,)), driver), order, driver)
 
     def _reachable(self, driver: int, other: int) -> bool:
         return bool(self._segments(driver, other))
 
     def _segments(self, driver: int, other: int) -> list[tuple[int, Segment]]:
         """What rows of the driver may meet of another input, with the position of its first row."""
-        source = self._inputs[other]
+        source = self.inputs[other]
         last = len(source.segments) if other > driver else source.old_count
         return [
             (int(source.starts[i]), segment)
@@ -219,117 +238,72 @@ class ProbeJoinKernel:
             yield from self._probed(part, rest, driver)
 
     def _matches(self, rows: Rows, prober: int, probed: int, driver: int) -> Iterator[Rows]:
-        path = self._path(prober, probed)
+        path = self.path(prober, probed)
         hashes = path_hashes(rows.values.__getitem__, path)
         self.looked_up += len(hashes)
+        counts = self.steps.setdefault((driver, rows.met, prober, probed), [0] * 4)
+        counts[0] += len(hashes)
         found = [
             (start, segment, *segment.indexes[path].look_up(hashes))
             for start, segment in self._segments(driver, probed)
         ]
-        candidates = sum(counts.astype(np.int64) for *_, counts in found)
+        candidates = sum(many.astype(np.int64) for *_, many in found)
         for part in _parts(candidates):
             pairs = [
-                _expanded(hashes[part], segment.indexes[path], begins[part], counts[part], start)
-                for start, segment, begins, counts in found
+                expanded(hashes[part], segment.indexes[path], begins[part], many[part], start)
+                for start, segment, begins, many in found
             ]
             sources = np.concatenate([source for source, _ in pairs])
             positions = np.concatenate([position for _, position in pairs])
             self.found += len(sources)
             if len(sources):
-                yield self._joined(rows.taken(part), sources, positions, probed, path)
+                joined = self.joined(rows.taken(part), sources, positions, probed, path)
+                counts[1] += joined.origins
+                counts[2] += len(joined)
+                counts[3] += len(sources) - len(joined)
+                yield joined
 
-    def _path(self, prober: int, probed: int) -> Path:
-        return tuple(key for key in self._classes[probed] if key in self._classes[prober])
+    def path(self, prober: int, probed: int) -> Path:
+        return tuple(key for key in self.classes[probed] if key in self.classes[prober])
 
-    def _joined(
-        self, rows: Rows, sources: Array, positions: Array, probed: int, path: Path
-    ) -> Rows:
+    def joined(self, rows: Rows, sources: Array, positions: Array, probed: int, path: Path) -> Rows:
         """Rows with what they found, if all their keys are equal and all conditions hold."""
         before = frozenset(rows.positions)
         matched = rows.taken(sources)
         values = dict(matched.values)
-        source = self._inputs[probed]
+        source = self.inputs[probed]
         wrong: Array | None = None
-        for key in self._classes[probed]:
+        for key in self.classes[probed]:
             if key not in values:
                 values[key] = source.numbers(f"{KEY}{key}", positions)
             elif path != (key,):
                 # No two values of one key share a hash, but those of several together may.
                 unequal = source.numbers(f"{KEY}{key}", positions) != values[key]
                 wrong = unequal if wrong is None else wrong | unequal
-        found = Rows({**matched.positions, probed: positions}, values)
+        found = Rows({**matched.positions, probed: positions}, values, sources)
         if wrong is not None and wrong.any():
             found = found.taken(~wrong)
-        return self._met(self._alive(found, probed), before | {probed}, probed)
+        return self.meeting(self.alive(found, probed), before | {probed}, probed)
 
-    def _alive(self, rows: Rows, index: int) -> Rows:
+    def alive(self, rows: Rows, index: int) -> Rows:
         watermark = self._watermarks[index]
         if watermark is None or not len(rows):
             return rows
-        alive = self._inputs[index].numbers(DIES, rows.positions[index]) >= watermark
+        alive = self.inputs[index].numbers(DIES, rows.positions[index]) >= watermark
         return rows if alive.all() else rows.taken(alive)
 
-    def _met(self, rows: Rows, present: frozenset[int], added: int) -> Rows:
+    def meeting(self, rows: Rows, present: frozenset[int], added: int) -> Rows:
         """Those that meet the conditions that can be decided since an input was added."""
-        for condition in self._spec["conditions"]:
+        for condition in self.spec["conditions"]:
             owners = frozenset(condition["inputs"])
             if added not in owners or not owners <= present or not len(rows):
                 continue
             columns: dict[str, Any] = {}
             for index, names in condition["columns"].items():
-                found = self._inputs[int(index)].columns(names, rows.positions[int(index)])
+                found = self.inputs[int(index)].columns(names, rows.positions[int(index)])
                 columns |= dict(zip(names, found, strict=True))
             rows = rows.taken(self._check(columns, condition["sql"]))
         return rows
-
-    # Statistics
-
-    def statistics(self) -> Spec:
-        """Section 4.3: for each pair how many were looked up, how many matched and with how many
-        rows; how many keys each index has. From a sample, so that pairs that no order probes at
-        present are known too."""
-        began = time.perf_counter()
-        counts: list[tuple[int, int, int, int, int]] = []
-        keys: list[tuple[int, int, float]] = []
-        for driver, source in enumerate(self._inputs):
-            values = self._sampled(driver)
-            for other in range(len(self._inputs)):
-                path = self._path(driver, other) if other != driver else ()
-                if not path:
-                    continue
-                keys.append((driver, other, _distinct(self._inputs[other], path)))
-                if source.new is not None:
-                    counts.append((driver, other, *self._counted(values, other, path)))
-        now = time.perf_counter()
-        self.seconds |= {"statistics": now - began, "all": now - self._began}
-        return {
-            "counts": counts,
-            "keys": keys,
-            "rows": [source.held for source in self._inputs],
-            "arrivals": [0 if s.new is None else s.new.count for s in self._inputs],
-            "results": self.results,
-            "looked_up": self.looked_up,
-            "found": self.found,
-            "seconds": self.seconds,
-        }
-
-    def _sampled(self, driver: int) -> Mapping[int, Array]:
-        new = self._inputs[driver].new
-        if new is None:
-            return {}
-        size = max(SAMPLED, int(new.count * SAMPLED_SHARE))
-        # Rows lie in the order of hashes, so every n-th of them is a fair sample of keys.
-        step = max(1, new.count // size)
-        return {key: new.array(f"{KEY}{key}")[::step] for key in self._classes[driver]}
-
-    def _counted(self, values: Mapping[int, Array], other: int, path: Path) -> tuple[int, int, int]:
-        hashes = path_hashes(values.__getitem__, path)
-        rows = np.zeros(len(hashes), np.int64)
-        source = self._inputs[other]
-        for segment in source.segments[: source.old_count]:
-            if segment.count:
-                rows += _found(segment, path, hashes)
-        return len(hashes), int(np.count_nonzero(rows)), int(rows.sum())
 
 
 def _open(spec: Spec, one: Spec, read: Callable[[Spec, Sequence[str]], Any]) -> Input:
@@ -360,7 +334,7 @@ def _parts(candidates: Array) -> Iterator[slice]:
         begin, done = end, int(totals[end - 1])
 
 
-def _expanded(
+def expanded(
     hashes: Array, slots: Any, begins: Array, counts: Array, start: int
 ) -> tuple[Array, Array]:
     """Which row met which: each row with each candidate of its slot that has its hash."""
@@ -379,36 +353,9 @@ def _expanded(
 
 def look_up_all(segment: Segment, path: Path, values: Array) -> tuple[Array, Array]:
     """Look values of a single key up: which of them met which row."""
-    return _look_up(segment, path, path_hashes(lambda _: values, path))
+    return look_up(segment, path, path_hashes(lambda _: values, path))
 
 
-def _look_up(segment: Segment, path: Path, hashes: Array) -> tuple[Array, Array]:
+def look_up(segment: Segment, path: Path, hashes: Array) -> tuple[Array, Array]:
     slots = segment.indexes[path]
-    return _expanded(hashes, slots, *slots.look_up(hashes), 0)
-
-
-def _found(segment: Segment, path: Path, hashes: Array) -> Array:
-    """How many rows of a segment have each hash."""
-    sources, _ = _look_up(segment, path, hashes)
-    return np.bincount(sources, minlength=len(hashes))
-
-
-def _distinct(source: Input, path: Path) -> float:
-    """How many keys an input has: those of its largest segment, and of each smaller one the share
-    that the larger ones do not have, judged by a sample (equation 11)."""
-    ordered = sorted(source.segments, key=lambda segment: -segment.count)
-    total = 0.0
-    for position, segment in enumerate(ordered):
-        slots = segment.indexes[path]
-        if not segment.count:
-            continue
-        if position == 0:
-            total += slots.keys
-            continue
-        sample = slots.hashes[:: max(1, segment.count // SAMPLED_KEYS)]
-        fresh = np.ones(len(sample), bool)
-        for larger in ordered[:position]:
-            if larger.count:
-                fresh &= _found(larger, path, sample) == 0
-        total += slots.keys * float(fresh.mean())
-    return total
+    return expanded(hashes, slots, *slots.look_up(hashes), 0)

@@ -190,5 +190,7 @@ def _files(
         "spans": [file.epochs for file in old],
         "new": [plain_path(file.path) for file in new],
         "where": where,
+        #: Whether every part holds all of its rows.
+        "whole": column is None,
         "types": {f.name: duckdb_type(f.type) for f in leaf.old.schema},
     }
