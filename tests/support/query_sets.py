@@ -164,7 +164,7 @@ class _SetWriter:
 
     def _epochs(self) -> list[dict[str, list[Row]]]:
         chance = self.chance
-        number = chance.choice((3, 4, 4, 5))
+        number = chance.choice((4, 4, 5))
         step = chance.choice((5, 10, 20, 30))
         epochs: list[dict[str, list[Row]]] = [{} for _ in range(number)]
         greatest = 0
@@ -172,7 +172,7 @@ class _SetWriter:
             source = self.catalog[name]
             assert isinstance(source, Source)
             late = chance.choice((0.0, 0.1, 0.3))
-            rows = chance.choice((2, 4, 6))
+            rows = chance.choice((3, 4, 6))
             for index, epoch in enumerate(epochs):
                 now = clock.ahead + (index + 1) * step
                 if clock.leap_after is not None and index > clock.leap_after:
