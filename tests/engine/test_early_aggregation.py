@@ -170,7 +170,7 @@ def test_the_choice_may_change_in_every_epoch(
         taken.add((epoch, chosen))
         return chosen
 
-    monkeypatch.setattr("headrace.operators.sets.early_choice.choose", another)
+    monkeypatch.setattr("headrace.planner.early_aggregation.choose_early_inputs", another)
     for seed in (1, 2, 16, 23):
         for case in cases_of(seed)[:2]:
             plans = {"auto": (optimize(case.plan).plan, case.query.mode)}

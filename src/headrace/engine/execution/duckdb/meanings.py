@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from headrace.definitions.key_bits import NAME as KEY_BITS
+from headrace.definitions.key_bits import for_duckdb
 from headrace.plan.types import BIGINT, DataType
 from headrace.sql.render import type_of
 
@@ -259,6 +261,7 @@ _AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]]
     "mean": (_NUMBERS, lambda a: f"avg(CAST({a[0]} AS DOUBLE))"),
     "median": (_INTEGERS, lambda a: f"quantile_cont({a[0]}, 0.5)"),
     "approx_count_distinct": (_ANY, _plain("approx_count_distinct")),
+    KEY_BITS: (_ANY, for_duckdb),
 }
 _TABLE = _FUNCTIONS | _AGGREGATES
 
