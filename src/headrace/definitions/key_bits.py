@@ -34,9 +34,10 @@ def for_spark(watched: Sql) -> Sql:
             return node
         share, *columns = (part.sql(dialect="spark") for part in node.expressions)
         hashed = f"xxhash64({', '.join(columns)})"
-        bits = f"bitmap_construct_agg({_known(columns, f'pmod({hashed}, {BITS})')})"
-        chosen = f" FILTER (WHERE pmod(shiftright({hashed}, {_PLACES}), {share}) = 0)"
-        return exp.Var(this=bits if share == "1" else bits + chosen)
+        chosen = f"pmod(shiftright({hashed}, {_PLACES}), {share}) = 0"
+        # Spark watches no aggregate that has a filter.
+        place = _where(columns, share, chosen, f"pmod({hashed}, {BITS})")
+        return exp.Var(this=f"bitmap_construct_agg({place})")
 
     return watched.copy().transform(rendered)
 
@@ -45,13 +46,13 @@ def for_duckdb(arguments: Sequence[str]) -> str:
     """The same as DuckDB makes them."""
     share, *columns = arguments
     hashed = f"hash({', '.join(columns)})"
-    place = _known(columns, f"CAST({hashed} & {BITS - 1} AS INTEGER)")
-    bits = f"bitstring_agg({place}, 0, {BITS - 1})"
-    chosen = f" FILTER (WHERE (({hashed} >> {_PLACES}) & {int(share) - 1}) = 0)"
-    return f"CAST({bits}{chosen if share != '1' else ''} AS BLOB)"
+    chosen = f"(({hashed} >> {_PLACES}) & {int(share) - 1}) = 0"
+    place = _where(columns, share, chosen, f"CAST({hashed} & {BITS - 1} AS INTEGER)")
+    return f"CAST(bitstring_agg({place}, 0, {BITS - 1}) AS BLOB)"
 
 
-def _known(columns: Sequence[str], place: str) -> str:
-    if len(columns) > 1:
-        return place
-    return f"CASE WHEN {columns[0]} IS NOT NULL THEN {place} END"
+def _where(columns: Sequence[str], share: str, chosen: str, place: str) -> str:
+    """The place of a key that there is, and that is looked at."""
+    conditions = [f"{columns[0]} IS NOT NULL"] if len(columns) == 1 else []
+    conditions += [chosen] if share != "1" else []
+    return f"CASE WHEN {' AND '.join(conditions)} THEN {place} END" if conditions else place
