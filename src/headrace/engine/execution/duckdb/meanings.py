@@ -275,6 +275,9 @@ _AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]]
     "min_by": (_ORDERED, _plain("arg_min_null")),
 }
 
+#: Aggregates that mean the same of decimals, too.
+_OF_DECIMALS = frozenset({"sum", "min", "max", "min_by", "max_by"})
+
 # What only the engine's own definitions have: states, and what is estimated.
 _STATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] = {
     KEY_BITS: (_ANY, for_duckdb),
@@ -304,8 +307,8 @@ def function(node: exp.Anonymous, arguments: Arguments) -> str:
         if kind is None:
             continue
         duckdb_type(kind)
-        decimal_sum = name in ("sum", "min", "max") and kind.is_decimal
-        if allowed is not None and kind.name not in allowed and not decimal_sum:
+        decimal = kind.is_decimal and name in _OF_DECIMALS
+        if allowed is not None and kind.name not in allowed and not decimal:
             raise Untranslatable(f"{name} of {kind}")
     if name == "shiftright" and type_of(node.expressions[0]) not in (None, BIGINT):
         raise Untranslatable("a shift of a number that is no bigint")
