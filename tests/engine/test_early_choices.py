@@ -11,13 +11,20 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
+from headrace.definitions.definition import column, keep, select
 from headrace.engine.execution.executor import Executor
+from headrace.operators.sets.watched_keys import GROUPS, take_keys, watch_keys
+from headrace.operators.write import Write, Written
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Source, Table
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
 from headrace.sql import plan_query
+from headrace.state.arrangement import StateFile
+from headrace.stats.key_bits import ENOUGH
 from tests.support.compare import assert_same_rows
 from tests.support.engine import run_engine, tiny_executor
 from tests.support.in_process import in_process_session
@@ -142,3 +149,35 @@ def test_a_burst_stays_in_a_window_that_moves(whole: Executor, tmp_path: Path) -
 def test_one_odd_epoch_changes_no_window_that_moves(whole: Executor, tmp_path: Path) -> None:
     choices = chosen(MOVING, [few] * 7 + [many] + [few] * 4, whole, tmp_path)
     assert set(choices[6:]) == {"a, b"}
+
+
+@pytest.mark.parametrize("kind", ["whole", "cut", pytest.param("spark", marks=pytest.mark.spark)])
+def test_keys_are_counted_as_they_are_written(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Rows in two files, each key twice; with and without a share of hashes."""
+    if kind == "spark":
+        executor = tiny_executor(request.getfixturevalue("spark"), executor="spark")
+    else:
+        executor = request.getfixturevalue(kind)
+    schema = Schema.of([("k", BIGINT), ("v", BIGINT)])
+    files = []
+    for part in range(2):
+        keys = [*range(part * 1_000, 2_000 + part * 1_000), None]
+        table = pa.table({"k": pa.array(keys, pa.int64()), "v": pa.array([1] * len(keys))})
+        path = tmp_path / f"{part}.parquet"
+        parquet.write_table(table, path)
+        files.append(StateFile(str(path), 1, table.num_rows, path.stat().st_size, None, None))
+    stored = select(executor.inputs.bind_files(files, schema), keep(schema.names))
+    for rows, error in ((0, 0.03), (8 * ENOUGH, 0.2)):
+        counted = {"k": [column("k")], GROUPS: [column("k"), column("v")]}
+        watch = watch_keys(counted, rows)
+        (written,) = executor.write_all(
+            [Write("rows", stored, schema, watch=watch, only_seen=True)]
+        )
+        assert isinstance(written, Written), written
+        found = take_keys(written.seen)
+        # No key is no key, but a group of its own.
+        assert found["k"] == pytest.approx(3_000, rel=error)
+        assert found[GROUPS] == pytest.approx(3_001, rel=error)
+        assert not written.seen
