@@ -151,6 +151,25 @@ def test_one_odd_epoch_changes_no_window_that_moves(whole: Executor, tmp_path: P
     assert set(choices[6:]) == {"a, b"}
 
 
+def test_epochs_in_which_nothing_enters_a_window(whole: Executor, tmp_path: Path) -> None:
+    """A watermark may move without rows, and rows may come that lie beyond it."""
+
+    def alone(number: int, index: int) -> tuple[int, int]:
+        return 1, 1
+
+    plan = optimize(plan_query(MOVING, CATALOG).plan).plan
+    for rows in (1, 2):
+        epochs = epochs_of([many, alone, alone, many, alone], rows)
+        # One stream is ahead of the other, which holds the watermark back.
+        for number, epoch in enumerate(epochs[:-1]):
+            epoch["b"] = epochs[number + 1]["b"]
+        run = run_engine(
+            whole, {"q": (plan, OutputMode.APPEND)}, CATALOG, epochs, {}, tmp_path / str(rows)
+        )
+        for actual, wanted in zip(run.rows["q"], run_epochs(plan, epochs), strict=True):
+            assert_same_rows(actual, wanted)
+
+
 @pytest.mark.parametrize("kind", ["whole", "cut", pytest.param("spark", marks=pytest.mark.spark)])
 def test_keys_are_counted_as_they_are_written(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -215,8 +215,8 @@ class TrailingSet(Store):
         change = self.change(epoch)
         assert change is not None
         counted = take_keys(seen)
-        groups = counted.pop(GROUPS, None)
-        groups = float(seen.pop(GROUPS) or 0) if groups is None else groups
+        # Nothing is counted where no row entered.
+        groups = counted.pop(GROUPS, None) or float(seen.pop(GROUPS, None) or 0)
         entered = Entered(float(seen.pop(_CAME) or 0), groups, counted, anew)
         noted = window_load(epoch, change, self.rows.store.name, entered)
         if noted is not None:
