@@ -21,6 +21,8 @@ from tests.sql.catalog import CATALOG
 from tests.sql.test_refusals import EXAMPLES, MARK
 from tests.support.registering import registered
 
+#: Aggregates of two columns.
+_OF_TWO = {"corr", "covar_pop", "covar_samp", "max_by", "min_by"}
 _PART = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
 
@@ -86,7 +88,7 @@ def aggregates_part() -> str:
 
     def holistic(name: str, distinct: bool = False) -> bool:
         kind = BOOLEAN if name.startswith("bool") else DOUBLE
-        arguments = (Column("x", kind),) * (2 if name in ("corr", "max_by") else 1)
+        arguments = (Column("x", kind),) * (2 if name in _OF_TWO else 1)
         return decompose(AggregateCall(name, arguments, kind, distinct)) is None
 
     names = sorted(functions_table.AGGREGATES)

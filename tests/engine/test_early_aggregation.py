@@ -265,6 +265,7 @@ def test_extremes_are_computed_again_only_when_they_leave(
         "GROUP BY trailing(a.ts, '10 seconds'), landmark(b.ts)"
     )
     plan = optimize(plan_query(sql, catalog).plan).plan
+    plan = plan.transform(lambda node: _forced(node, "a, b"))
 
     def row(value: int, second: float) -> dict[str, object]:
         return {"k": 1, "v": value, "ts": at(second)}
@@ -290,6 +291,7 @@ def test_a_group_that_was_empty_forgets_its_extremes(executor: Executor, tmp_pat
         "GROUP BY a.k, trailing(a.ts, '10 seconds'), landmark(b.ts)"
     )
     plan = optimize(plan_query(sql, catalog).plan).plan
+    plan = plan.transform(lambda node: _forced(node, "a, b"))
     # The group 1 has no row in its window at 30, and one again at 35.
     values = [[(1, 0, 0), (1, 9, 1), (2, 5, 2)], [(2, 5, 30)], [(1, 4, 31), (2, 5, 35)]]
     epochs = [
@@ -312,6 +314,7 @@ def test_infinity_leaves_a_trailing_sum(executor: Executor, tmp_path: Path) -> N
         "GROUP BY trailing(a.ts, '10 seconds'), trailing(b.ts, '100 seconds')"
     )
     plan = optimize(plan_query(sql, catalog).plan).plan
+    plan = plan.transform(lambda node: _forced(node, "a, b"))
     values = [[(float("inf"), 0), (0.1, 5)], [(0.2, 8)], [(0.3, 14)], [(0.4, 21)]]
     epochs = [
         {

@@ -136,7 +136,7 @@ class _SetCompiler:
             store = self._store(index, tuple(group.expr for group in early.groups))
             columns = set_columns(shape, sets, index, parts, store.name)
             store.partials |= {p.name: p for p in columns.measures.values()}
-            if isinstance(store, AggregationSet):
+            if isinstance(store, AggregationSet | TrailingSet):
                 store.joined_by |= {name for _, name in columns.joined_by}
             stores.append(store)
             inputs.append(columns)

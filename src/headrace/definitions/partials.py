@@ -1,8 +1,9 @@
 """Aggregates taken apart: partial states that can be stored, merged and finished.
 
-Count, sum, average, minimum, maximum, variance and their kin can be computed from partial states
-of disjoint sets of rows (the paper on factor windows calls them distributive and algebraic).
-Every other aggregate is *holistic* and needs the rows themselves.
+Count, sum, average, minimum, maximum, variance, correlation and their kin can be computed from
+partial states of disjoint sets of rows (the paper on factor windows calls them distributive and
+algebraic; ``moments`` has those of variances and of what goes beyond). Every other aggregate is
+*holistic* and needs the rows themselves.
 
 A partial column is named by a hash of what it computes, so that ``AVG(x)`` and ``SUM(x)``, of one
 query or of two, share one stored sum.
@@ -20,6 +21,23 @@ from functools import lru_cache
 from sqlglot import exp
 
 from headrace.definitions.definition import Sql, call, column, number
+from headrace.definitions.moments import (
+    PAIRED,
+    PAIRS,
+    SHAPED,
+    SHAPES,
+    VALUES,
+    VARIANCES,
+    finished_pairs,
+    finished_shape,
+    finished_values,
+    merged_pairs,
+    merged_shapes,
+    merged_values,
+    state_of_pairs,
+    state_of_shape,
+    state_of_values,
+)
 from headrace.optimizer.safety import argument_can_raise, can_raise
 from headrace.plan.coverage import Coverage
 from headrace.plan.expressions import AggregateCall, Call, Cast, Expr, Literal, Named, conjunction
@@ -28,24 +46,15 @@ from headrace.sql.render import data_type, spark_sql, to_sqlglot
 
 _HALF_BITS = 32
 _HALF = 1 << _HALF_BITS
-MOMENTS = DataType("struct<n:bigint,mean:double,m2:double>")
 
 # Aggregates that merge with themselves.
 _SELF_MERGING = frozenset(
     {"min", "max", "bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or", "bit_xor"}
 )
-_VARIANCE: dict[str, tuple[bool, bool]] = {
-    # name: (divide by n - 1, take the root)
-    "variance": (True, False),
-    "var_samp": (True, False),
-    "var_pop": (False, False),
-    "stddev": (True, True),
-    "std": (True, True),
-    "stddev_samp": (True, True),
-    "stddev_pop": (False, True),
-}
 #: Aggregates to which a NULL is as good as no row.
-_WITHOUT_NULLS = _SELF_MERGING | _VARIANCE.keys() | {"count", "count_if", "sum", "avg", "mean"}
+_WITHOUT_NULLS = (
+    _SELF_MERGING | VARIANCES.keys() | SHAPED | {"count", "count_if", "sum", "avg", "mean"}
+)
 
 
 @dataclass(frozen=True)
@@ -122,8 +131,12 @@ def decompose(aggregate: AggregateCall) -> Decomposed | None:
         return Decomposed((once_is_enough,), column(partial.name))
     if name in ("avg", "mean"):
         return _average(aggregate)
-    if name in _VARIANCE:
-        return _variance(aggregate)
+    if name in VARIANCES or name in SHAPED:
+        return _moments(aggregate)
+    if name in PAIRED:
+        return _pairs(aggregate)
+    if name in ("min_by", "max_by"):
+        return _extreme_by(aggregate)
     return None
 
 
@@ -258,46 +271,83 @@ def _average(aggregate: AggregateCall) -> Decomposed:
     return Decomposed((sum_partial, count_partial), finish)
 
 
-def _variance(aggregate: AggregateCall) -> Decomposed:
-    """Count, mean and sum of squared deviations, merged by the formula of Chan et al.
+def _moments(aggregate: AggregateCall) -> Decomposed:
+    """Variances and their roots, skewness and kurtosis."""
+    value = Cast(aggregate.arguments[0], DOUBLE)
+    shaped = aggregate.function in SHAPED
+    kind = SHAPES if shaped else VALUES
+    state = AggregateCall("shape" if shaped else "moments", (value,), kind, False, aggregate.filter)
 
-    Sums of squares would be simpler and are wrong in the last digits that matter: they cancel
-    when the mean is large against the spread.
-    """
-    (argument,) = aggregate.arguments
-    value = Cast(argument, DOUBLE)
-    state = AggregateCall("moments", (value,), MOMENTS, False, aggregate.filter)
-
-    def over(name: str, kind: DataType) -> str:
-        return spark_sql(
+    def over(name: str) -> Sql:
+        kind = BIGINT if name == "count" else DOUBLE
+        return to_sqlglot(
             lazily_filtered(AggregateCall(name, (value,), kind, False, aggregate.filter))
         )
 
-    count, mean = over("count", BIGINT), over("avg", DOUBLE)
-    spread = over("var_pop", DOUBLE)
-    update = _spark(
-        f"named_struct('n', {count}, 'mean', coalesce({mean}, 0.0D), "
-        f"'m2', coalesce({spread} * {count}, 0.0D))"
+    update = state_of_shape(over) if shaped else state_of_values(over)
+    merge = merged_shapes if shaped else merged_values
+    partial = Partial(_column_name(state), kind, update, merge, raises=argument_can_raise(state))
+    finish = finished_shape if shaped else finished_values
+    return Decomposed((partial,), finish(aggregate.function, partial.name))
+
+
+def _pairs(aggregate: AggregateCall) -> Decomposed:
+    """Covariances and correlations, of pairs of which neither is NULL."""
+    x, y = (Cast(argument, DOUBLE) for argument in aggregate.arguments)
+    state = AggregateCall("pairs", (x, y), PAIRS, False, aggregate.filter)
+    sides = {"x": (x, y), "y": (y, x)}
+
+    def side(name: str) -> Expr:
+        value, other = sides[name]
+        known = Call("not", (Call("isnull", (other,), BOOLEAN),), BOOLEAN)
+        return Call("case", (known, value), DOUBLE)
+
+    def over(name: str, *names: str) -> Sql:
+        kind = BIGINT if name == "count" else DOUBLE
+        arguments = tuple(map(side, names))
+        return to_sqlglot(
+            lazily_filtered(AggregateCall(name, arguments, kind, False, aggregate.filter))
+        )
+
+    partial = Partial(
+        _column_name(state),
+        PAIRS,
+        state_of_pairs(over),
+        merged_pairs,
+        raises=argument_can_raise(state),
     )
-    raises = argument_can_raise(state)
-    partial = Partial(_column_name(state), MOMENTS, update, _merge_moments, raises=raises)
-    sample, root = _VARIANCE[aggregate.function]
-    stored = column(partial.name).sql(dialect="spark")
-    # Too few values have no variance: NULL, not a division by zero.
-    result = f"if({stored}.n > {int(sample)}, {stored}.m2 / ({stored}.n - {int(sample)}), NULL)"
-    return Decomposed((partial,), _spark(f"sqrt({result})" if root else result))
+    return Decomposed((partial,), finished_pairs(aggregate.function, partial.name))
 
 
-def _merge_moments(stored: Sql) -> Sql:
-    states = stored.sql(dialect="spark")
-    return _spark(
-        f"aggregate(collect_list({states}), named_struct('n', 0L, 'mean', 0.0D, 'm2', 0.0D), "
-        "(a, b) -> if(b.n = 0, a, named_struct('n', a.n + b.n, "
-        "'mean', a.mean + (b.mean - a.mean) * b.n / (a.n + b.n), "
-        "'m2', a.m2 + b.m2 + (b.mean - a.mean) * (b.mean - a.mean) * a.n * b.n / (a.n + b.n))))"
+def _extreme_by(aggregate: AggregateCall) -> Decomposed:
+    """The value of the row that is first or last in an order, with its place in it.
+
+    Where rows share a place either of their values is right, as it is in Spark.
+    """
+    value, order = aggregate.arguments
+    extreme = aggregate.function.removesuffix("_by")
+    kind = DataType(f"struct<value:{value.type},place:{order.type}>")
+    state = AggregateCall(aggregate.function, (value, order), kind, False, aggregate.filter)
+
+    def of(chosen: Sql, place: Sql) -> Sql:
+        parts = (exp.Literal.string("value"), chosen, exp.Literal.string("place"), place)
+        return call("named_struct", *parts)
+
+    def merge(stored: Sql) -> Sql:
+        chosen, place = (
+            exp.Dot(this=stored.copy(), expression=exp.to_identifier(part))
+            for part in ("value", "place")
+        )
+        return of(call(aggregate.function, chosen, place), call(extreme, place.copy()))
+
+    least = AggregateCall(extreme, (order,), order.type, False, aggregate.filter)
+    partial = Partial(
+        _column_name(state),
+        kind,
+        of(to_sqlglot(_plain(aggregate)), to_sqlglot(lazily_filtered(least))),
+        merge,
+        idempotent=True,
+        raises=argument_can_raise(state),
     )
-
-
-def _spark(sql: str) -> Sql:
-    """Text that is already Spark SQL, for what sqlglot's builders make harder to read."""
-    return exp.Var(this=sql)
+    chosen = exp.Dot(this=column(partial.name), expression=exp.to_identifier("value"))
+    return Decomposed((partial,), chosen)

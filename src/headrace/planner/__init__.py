@@ -69,7 +69,7 @@ DECISIONS: tuple[Decision, ...] = (
         names.EARLY_AGGREGATION,
         "which inputs of a join are aggregated before it",
         When.EVERY_EPOCH,
-        ("loads", "keys", "table_rows"),
+        ("sets", "keys", "table_rows", "moving"),
         ("early.costModel", "replan.leastGain"),
         early_aggregation.choose_early_inputs,
         "Early aggregation",

@@ -11,7 +11,7 @@ Paper: Early Aggregation, Section 6.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Protocol
@@ -39,25 +39,28 @@ from headrace.optimizer.early.shape import (
 from headrace.optimizer.joins.search import join_cost
 from headrace.plan.join_graph import pairs_of
 from headrace.plan.json import plan_hash
+from headrace.plan.windows import Trailing
 from headrace.planner.choices import Choices
 from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
 from headrace.planner.names import EARLY_AGGREGATION
 from headrace.planner.policy import PlannerPolicy
 from headrace.planner.statistics import RuntimeStatistics
-from headrace.stats.load import Load
+from headrace.stats.load import Load, different
 
 
 @dataclass(frozen=True)
 class SetLoads:
     """What is known of the sets of an aggregation join.
 
-    ``table_rows`` are rows and groups of the inputs that are tables; ``keys`` how many values each
-    key takes, by input and position of the key's class.
+    ``table_rows`` are rows and groups of the inputs that are tables, ``window_rows`` those in the
+    windows of inputs that have one of their own; ``keys`` how many values each key takes, by input
+    and position of the key's class.
     """
 
     sets: Mapping[int, Load]
     table_rows: Mapping[int, tuple[float, float]]
     keys: Mapping[tuple[int, int], float]
+    window_rows: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
 
 def plan_costs(
@@ -112,6 +115,7 @@ class _Costs:
             rate = load.rows / load.milliseconds
             lengths = [float(window.length) for window in self.shape.windows]
             window = rate * max(lengths, default=load.milliseconds)
+            window, _ = self.loads.window_rows.get(index, (window, 0.0))
             groups = max(1.0, load.keys * selectivity)
             found.append(StreamFigures(rate * 1_000, window, groups, selectivity))
         return Derived(tuple(found))
@@ -134,9 +138,7 @@ class _Costs:
         length = float(pane.length) if pane is not None else 1.0
         stored = min(rate, load.groups(length) / length)
         if self.shape.input_windows is not None:
-            # Rows are kept in any case, and whole windows are joined.
-            groups = load.keys / load.milliseconds
-            return InputFlow(rate, rate, rate + stored, rate, min(rate, groups))
+            return self._moving_flow(index, load)
         window = self.shape.per_window
         if window is not None:
             # Both sides are placed in every window: rows one by one, groups as they merge there.
@@ -144,6 +146,24 @@ class _Costs:
             groups = load.groups(window.length) / window.slide
             return InputFlow(rate, rate, stored, rate * overlap, min(groups, rate * overlap))
         return InputFlow(rate, rate, stored, rate, stored)
+
+    def _moving_flow(self, index: int, load: Load) -> InputFlow:
+        """An input whose window moves: its rows are stored in any case, and with every step of the
+        watermark the whole window is joined, row by row or group by group."""
+        assert self.shape.input_windows is not None
+        step = load.milliseconds
+        came = load.rows
+        moved = came * 2 if isinstance(self.shape.input_windows[index], Trailing) else came
+        held, groups = self.loads.window_rows.get(index, (came, different(came, load.keys)))
+        # Groups that rows enter or leave are written anew, beside those that are there.
+        touched = different(moved, load.keys)
+        return InputFlow(
+            (moved + groups) / step,
+            came / step,
+            (came + touched) / step,
+            held / step,
+            groups / step,
+        )
 
     def _joined(self, rates: tuple[float, ...]) -> float:
         """Rows that come out of the joins in the order written, per millisecond."""
@@ -229,9 +249,6 @@ class PlanningEpoch(Protocol):
     @property
     def choices(self) -> Choices: ...
 
-    @property
-    def counts_keys(self) -> bool: ...
-
     def stored_rows(self, store: str, /) -> int:
         """The rows of an arrangement."""
 
@@ -259,19 +276,14 @@ class EarlyChoice:
         )
 
     def wants(self, index: int, epoch: PlanningEpoch) -> bool:
-        """Whether an epoch's rows of an input should be aggregated.
-
-        Now and then they are, to see how many groups they make.
-        """
-        if index in self.inputs(epoch):
-            return True
-        return self.forced is None and epoch.counts_keys and index in self.shape.eligible
+        """Whether an epoch's rows of an input should be aggregated."""
+        return index in self.inputs(epoch)
 
     def loads(
         self, statistics: RuntimeStatistics, stored_rows: Callable[[str], int]
     ) -> SetLoads | None:
         """What is known of the sets, or None while something is missing."""
-        sets, tables, keys = {}, {}, {}
+        sets, tables, keys, windows = {}, {}, {}, {}
         for index, joined_set in enumerate(self.sets):
             is_table = self.shape.is_table(index)
             if is_table:
@@ -279,16 +291,19 @@ class EarlyChoice:
                 if rows is None:
                     return None
                 tables[index] = float(rows), float(stored_rows(joined_set.store))
-            elif joined_set.store not in statistics.loads:
+            elif joined_set.store not in statistics.sets:
                 return None
             else:
-                sets[index] = statistics.loads[joined_set.store]
+                sets[index] = statistics.sets[joined_set.store]
+                held = statistics.moving.get(joined_set.store)
+                if held is not None:
+                    windows[index] = held.rows, held.groups
             for position, key in joined_set.joined_by:
                 counted = statistics.keys.get((joined_set.store, key))
                 if counted is None and not is_table:
                     return None
                 keys[index, position] = tables[index][1] if counted is None else counted
-        return SetLoads(sets, tables, keys)
+        return SetLoads(sets, tables, keys, windows)
 
     def described(
         self, statistics: RuntimeStatistics, choices: Choices, stored_rows: Callable[[str], int]

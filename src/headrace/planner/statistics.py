@@ -13,7 +13,8 @@ from typing import Any
 from headrace.cost.window_joins import JoinLoad
 from headrace.planner.regret import Regrets
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
-from headrace.stats.load import Load
+from headrace.stats.load import Load, SeenSet, estimated_keys, followed_keys, jumped
+from headrace.stats.moving_window import MovingWindow, Stretch
 from headrace.stats.probes import ProbeHistory
 
 #: Of what commits hold. Figures of another version are not read: they are learnt anew.
@@ -24,8 +25,11 @@ VERSION = 2
 class RuntimeStatistics:
     """One for all queries that share a state."""
 
-    #: What an epoch brings to a grouping that has panes, or to an aggregation set.
+    #: What an epoch brings to a grouping that has panes.
     loads: dict[str, Load] = field(default_factory=dict)
+    #: What it brings to an aggregation set, and what the window of one holds that moves.
+    sets: dict[str, Load] = field(default_factory=dict)
+    moving: dict[str, MovingWindow] = field(default_factory=dict)
     #: Rows of the last epoch, by stream.
     recent_rows: dict[str, int] = field(default_factory=dict)
     #: How many values a column of a store takes in an epoch.
@@ -45,6 +49,25 @@ class RuntimeStatistics:
         before = self.loads.get(name)
         self.loads[name] = seen if before is None else before.then(seen)
 
+    def note_set(self, name: str, seen: SeenSet) -> None:
+        before = self.sets.get(name)
+        load = self.sets[name] = seen.load if before is None else before.followed_by(seen)
+        if seen.entered is not None:
+            jump = before is not None and jumped(
+                before.keys, seen.rows, seen.groups, seen.load.keys
+            )
+            came = Stretch(seen.entered.first, seen.entered.last, seen.rows, load.keys)
+            window = self.moving.get(name, MovingWindow())
+            self.moving[name] = window.moved(seen.begins, came, jump)
+        for column, different in seen.keys.items():
+            known = self.keys.get((name, column))
+            # Panes are joined as they are. In a window that moves there are rows of many epochs.
+            is_pane = seen.entered is None
+            keys = different if is_pane else estimated_keys(seen.rows, different, 1)
+            if known is not None:
+                keys = followed_keys(known, seen.rows, different, keys)
+            self.keys[name, column] = keys
+
     def note_keys(self, store: str, column: str, keys: float) -> None:
         before = self.keys.get((store, column))
         # Numbers of keys do not add up over epochs: a high one is slowly forgotten.
@@ -57,6 +80,8 @@ class RuntimeStatistics:
     def forget_all_but(self, used: Collection[str]) -> None:
         """Keep the figures of these stores, groupings and joins alone."""
         self.loads = {name: load for name, load in self.loads.items() if name in used}
+        self.sets = {name: load for name, load in self.sets.items() if name in used}
+        self.moving = {name: window for name, window in self.moving.items() if name in used}
         self.keys = {key: count for key, count in self.keys.items() if key[0] in used}
         self.joins = {name: load for name, load in self.joins.items() if name in used}
         self.probes = {name: seen for name, seen in self.probes.items() if name in used}
@@ -69,6 +94,8 @@ class RuntimeStatistics:
             "loads": {
                 n: [load.rows, load.milliseconds, load.keys] for n, load in self.loads.items()
             },
+            "sets": {n: [load.rows, load.milliseconds, load.keys] for n, load in self.sets.items()},
+            "moving": {name: window.to_json() for name, window in self.moving.items()},
             "recent_rows": self.recent_rows,
             "keys": [[store, column, keys] for (store, column), keys in self.keys.items()],
             "joins": {
@@ -92,6 +119,8 @@ class RuntimeStatistics:
             return cls()
         return cls(
             {name: Load(*load) for name, load in value["loads"].items()},
+            {name: Load(*load) for name, load in value["sets"].items()},
+            {name: MovingWindow.from_json(held) for name, held in value["moving"].items()},
             dict(value["recent_rows"]),
             {(store, column): keys for store, column, keys in value["keys"]},
             {

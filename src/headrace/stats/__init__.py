@@ -1,8 +1,9 @@
 """What is known about streams and subplans, and how surely.
 
 Read ``figure`` (Exact, Estimated or Unknown), then ``catalog`` (the statistics of a stream, and how
-each epoch's observation updates them), ``load`` (what an epoch brings to a grouping) and ``probes``
-(what probes of a join found), with ``forecast`` for the next of a series.
+each epoch's observation updates them), ``load`` (what an epoch brings to a grouping), ``key_bits``
+(how many keys that has), ``moving_window`` (what a window holds that moves) and ``probes`` (what
+probes of a join found), with ``forecast`` for the next of a series.
 """
 
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics, StreamStatistics

@@ -44,7 +44,6 @@ from headrace.operators.counting import count_rows
 from headrace.operators.panes.pane_store import PaneStore
 from headrace.operators.rows.row_store import RowStore
 from headrace.operators.sessions.session_store import SessionStore
-from headrace.operators.sets.aggregation_set import AggregationSet
 from headrace.operators.stateless import SourceRows
 from headrace.operators.write import Write, Writing, Written, run_alone, run_together
 from headrace.plan.nodes import Source
@@ -510,9 +509,7 @@ def _by_operator(outputs: Mapping[str, Operator]) -> list[tuple[Operator, list[s
 
 
 def _counted_keys(store: Store) -> set[str]:
-    if isinstance(store, RowStore):
-        return store.counted
-    return store.joined_by if isinstance(store, AggregationSet) else set()
+    return store.counted if isinstance(store, RowStore) else set()
 
 
 def _streams_read(operator: Operator) -> list[str]:

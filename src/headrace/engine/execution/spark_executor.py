@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions
 from sqlglot import exp
 
 from headrace.definitions.definition import Sql, call
+from headrace.definitions.key_bits import for_spark
 from headrace.engine.checkpoint.files import is_local, plain_path
 from headrace.engine.ingest.micro_batch import StreamBatch
 from headrace.names import quoted
@@ -188,7 +189,7 @@ class SparkExecutor:
 
 
 def _columns(watch: Mapping[str, Sql]) -> list[Column]:
-    return [functions.expr(_text(value)).alias(name) for name, value in watch.items()]
+    return [functions.expr(_text(for_spark(value))).alias(name) for name, value in watch.items()]
 
 
 def _text(sql: Sql) -> str:

@@ -224,8 +224,7 @@ class PaneStore(Store):
         )
         if counting and stream is not None:
             note_counts(epoch, stream, seen)
-        self._note_load(epoch, int(seen.pop(_TAKEN) or 0))
-        self._note(epoch, seen)
+        self._note_load(epoch, int(seen.pop(_TAKEN) or 0), seen)
         for counter, rows_missed in seen.items():
             epoch.late[self.name, counter] = int(rows_missed or 0)
 
@@ -260,11 +259,11 @@ class PaneStore(Store):
         """Which of the rows are written, if not all."""
         return kept
 
-    def _note(self, epoch: Epoch, seen: dict[str, Any]) -> None:
-        """Take out of what was seen what was watched for."""
+    def _note_load(self, epoch: Epoch, rows: int, seen: dict[str, Any]) -> None:
+        """Tell what came in and how many groups it made: layouts are chosen by that.
 
-    def _note_load(self, epoch: Epoch, rows: int) -> None:
-        """Tell what came in and how many groups it made: layouts are chosen by that."""
+        What else was watched for its sake is taken out of what was seen.
+        """
         written = [f for f in epoch.new_files(self.name) if f.first is not None]
         if self.family and self.panes.length and written:
             first, last = span(written) or (0, 0)

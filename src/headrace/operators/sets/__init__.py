@@ -1,7 +1,8 @@
 """Aggregates over joins, from inputs that are aggregated before they are joined.
 
 What is kept of an input is an ``aggregation_set``, a ``trailing_set`` with the changes of its
-window (``window_change``), or the ``table_set`` of a static table. ``definition`` joins sets and
+window (``window_change``), or the ``table_set`` of a static table. ``watched_keys`` and
+``window_load`` tell the planner what came into them. ``definition`` joins sets and
 aggregates above; ``windowed`` does so when windows close, ``landmark`` as rows arrive,
 ``per_input_windows`` where each input has a window of its own.
 """

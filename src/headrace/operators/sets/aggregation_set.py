@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlglot import exp
 
@@ -34,7 +35,10 @@ from headrace.operators.base import EpochStep
 from headrace.operators.counting import GREATEST
 from headrace.operators.epoch import Epoch
 from headrace.operators.panes.pane_store import ROWS, PaneStore
+from headrace.operators.sets.watched_keys import GROUPS, take_keys, watch_keys
 from headrace.operators.write import RowFilter
+from headrace.state.arrangement import span
+from headrace.stats.load import SeenSet, observed_load
 
 LATE = "__late"
 
@@ -45,7 +49,7 @@ class AggregationSet(PaneStore):
 
     lateness: Lateness | None = None
     wishes: list[Callable[[Epoch], bool]] = field(default_factory=list)
-    #: Key columns by which it is joined; their values are counted now and then.
+    #: Key columns by which it is joined; their values are counted.
     joined_by: set[str] = field(default_factory=set)
 
     @property
@@ -89,21 +93,21 @@ class AggregationSet(PaneStore):
         if self.lateness is not None and self._late(epoch):
             late = exp.Case(ifs=[exp.If(this=column(LATE), true=column(ROWS))])
             watched[self.lateness.flag] = call("sum", late)
-        if epoch.counts_keys:
-            for name in sorted(self.joined_by):
-                watched[f"keys {name}"] = call("approx_count_distinct", column(name))
-        return watched
+        counted: dict[str, list[Sql]] = {name: [column(name)] for name in self.joined_by}
+        if not self._early(epoch):
+            counted[GROUPS] = [column(name) for name in (*self.group_names, ROWS)]
+        return watched | watch_keys(counted, epoch.state.arrangement(self.name).recent_rows)
 
-    def _note(self, epoch: Epoch, seen: dict[str, object]) -> None:
-        for name in sorted(self.joined_by):
-            keys = seen.pop(f"keys {name}", None)
-            if keys is not None:
-                epoch.statistics.note_keys(self.name, name, float(str(keys)))
-
-    def _note_load(self, epoch: Epoch, rows: int) -> None:
-        # Rows that were not grouped do not tell how many groups they would have made.
-        if self._early(epoch):
-            super()._note_load(epoch, rows)
+    def _note_load(self, epoch: Epoch, rows: int, seen: dict[str, Any]) -> None:
+        counted = take_keys(seen)
+        written = [f for f in epoch.new_files(self.name) if f.first is not None]
+        covered = span(written)
+        if covered is None or not self.panes.length:
+            return
+        groups = counted.pop(GROUPS, float(sum(file.rows for file in written)))
+        load = observed_load(rows, groups, covered[1] - covered[0] + 1, self.panes.length)
+        if load is not None:
+            epoch.statistics.note_set(self.name, SeenSet(rows, min(groups, rows), load, counted))
 
     def late_counters(self) -> list[str]:
         return [*super().late_counters(), *([self.lateness.flag] if self.lateness else [])]

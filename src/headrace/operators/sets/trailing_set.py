@@ -18,8 +18,9 @@ Paper: Early Aggregation, Section 4, Definition 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlglot import exp
 
@@ -42,8 +43,10 @@ from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import old_and_new
 from headrace.operators.panes.pane_store import ROWS
 from headrace.operators.rows.row_store import StoredRows
+from headrace.operators.sets.watched_keys import GROUPS, take_keys, watch_keys
 from headrace.operators.sets.window_change import WindowChange
-from headrace.operators.write import Writing
+from headrace.operators.sets.window_load import Entered, window_load
+from headrace.operators.write import RowFilter, Write, Writing
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import Node
 from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, Field, Schema
@@ -53,6 +56,8 @@ from headrace.sql.render import data_type
 #: An entry's number, the watermark it was written at, and whether its group is computed again.
 VERSION, AT, AGAIN = "__version", "__at", "__again"
 _KIND = "__kind"
+#: How many rows of a group entered, which is not stored.
+_CAME = "__came"
 _OLD, _ENTERS, _LEAVES = 0, 1, 2
 
 
@@ -68,6 +73,8 @@ class TrailingSet(Store):
     streams: frozenset[str]
     partials: dict[str, Partial] = field(default_factory=dict)
     wishes: list[Callable[[Epoch], bool]] = field(default_factory=list)
+    #: Key columns by which it is joined; their values are counted.
+    joined_by: set[str] = field(default_factory=set)
 
     @property
     def immediate(self) -> bool:
@@ -144,6 +151,7 @@ class TrailingSet(Store):
             arrangement.replace(list(arrangement.files), [])
             change = WindowChange(self.window, None, change.after)
         if not wanted:
+            yield from self._look_at(epoch)
             return
         anew = change.before is None
         parts: list[exp.Query] = []
@@ -159,24 +167,83 @@ class TrailingSet(Store):
             parts.append(self._states(left, _LEAVES))
         if len(parts) == (old is not None):
             return
-        seen = yield from self._append(epoch, self._updated(union_all(parts)), 0, change.after)
+        updated = self._updated(union_all(parts))
+        entered = column(_CAME) > exp.Literal.number(0)
+        seen = yield from self._append(
+            epoch, updated, 0, change.after, self._watched(epoch, call("count_if", entered))
+        )
+        self._note(epoch, seen, anew)
         if seen[AGAIN]:
             rows = change.now.of(self.rows, epoch, old=True, new=True)
             if rows is not None:
                 yield from self._append(epoch, self._again(epoch, rows), 1, change.after)
 
+    def _look_at(self, epoch: Epoch) -> Writing[None]:
+        """Count the groups of rows that enter the window, where nothing aggregates them."""
+        change = self.change(epoch)
+        assert change is not None
+        new = change.now.of(self.rows, epoch, old=False, new=True)
+        passed = change.entered.of(self.rows, epoch, old=True, new=False)
+        enters = [rows for rows in (new, passed) if rows is not None]
+        if not enters or change.before == change.after:
+            return
+        columns: dict[str, Sql] = {**self._groups(), _CAME: number(1)}
+        fields = [field for field in self.schema if field.name in columns]
+        written = yield Write(
+            f"groups of {self.name}",
+            union_all([select(rows, columns) for rows in enters]),
+            Schema((*fields, Field(_CAME, BIGINT))),
+            watch=self._watched(epoch, None),
+            only_seen=True,
+        )
+        self._note(epoch, written.seen, change.before is None)
+
+    def _watched(self, epoch: Epoch, groups: Sql | None) -> dict[str, Sql]:
+        """Rows that enter, their groups, counted so or by their hashes, and keys."""
+        entered = column(_CAME) > exp.Literal.number(0)
+        counted: dict[str, list[Sql]] = {
+            name: [exp.Case(ifs=[exp.If(this=entered.copy(), true=column(name))])]
+            for name in self.joined_by
+        }
+        watched: dict[str, Sql] = {_CAME: call("sum", column(_CAME))}
+        if groups is None:
+            counted[GROUPS] = [column(name) for name in (*self.key_names, _CAME)]
+        else:
+            watched[GROUPS] = groups
+        rows = epoch.state.arrangement(self.rows.store.name).recent_rows
+        return watched | watch_keys(counted, rows)
+
+    def _note(self, epoch: Epoch, seen: dict[str, Any], anew: bool) -> None:
+        change = self.change(epoch)
+        assert change is not None
+        counted = take_keys(seen)
+        # Nothing is counted where no row entered.
+        groups = counted.pop(GROUPS, None) or float(seen.pop(GROUPS, None) or 0)
+        entered = Entered(float(seen.pop(_CAME) or 0), groups, counted, anew)
+        noted = window_load(epoch, change, self.rows.store.name, entered)
+        if noted is not None:
+            epoch.statistics.note_set(self.name, noted)
+
     def _append(
-        self, epoch: Epoch, groups: exp.Query, version: int, at: int
-    ) -> Writing[dict[str, object]]:
+        self,
+        epoch: Epoch,
+        groups: exp.Query,
+        version: int,
+        at: int,
+        watch: Mapping[str, Sql] | None = None,
+    ) -> Writing[dict[str, Any]]:
         fixed: dict[str, Sql] = {VERSION: number(2 * epoch.number + version), AT: number(at)}
-        columns = {name: fixed.get(name, column(name)) for name in self.schema.names}
+        only_seen = [] if watch is None else [_CAME]
+        shown = [*self.schema.names, *only_seen]
+        columns = {name: fixed.get(name, column(name)) for name in shown}
         return (
             yield from epoch.append(
                 self.name,
                 Definition(select(groups, columns), self.schema),
                 first=call("min", column(AT)),
                 last=call("max", column(AT)),
-                watch={AGAIN: call("count_if", column(AGAIN))},
+                watch={AGAIN: call("count_if", column(AGAIN)), **(watch or {})},
+                keep=RowFilter(exp.true(), self.schema.names) if only_seen else None,
                 split_by=tuple(self.key_names),
                 again="-again" if version else "",
             )
@@ -219,7 +286,10 @@ class TrailingSet(Store):
 
     def _updated(self, together: exp.Query) -> exp.Query:
         """The groups that were touched, with what entered added and what left taken off."""
-        counted: dict[str, Sql] = {ROWS: _total(column(ROWS))}
+        counted: dict[str, Sql] = {
+            ROWS: _total(column(ROWS)),
+            _CAME: _total(_when(_ENTERS, column(ROWS))),
+        }
         leaving = [_when(_LEAVES, number(1))]
         again: list[Sql] = []
         for partial in self._ordered():
@@ -245,7 +315,7 @@ class TrailingSet(Store):
         # A group that is empty now has nothing to be computed from.
         left = exp.and_(column(AGAIN), column(ROWS) > exp.Literal.number(0), copy=False)
         names = [n for n in self.schema.names if n not in (VERSION, AT, AGAIN)]
-        shown = {**keep(names), AGAIN: left}
+        shown = {**keep([*names, _CAME]), AGAIN: left}
         return select(grouped, shown, [column("__touched") > exp.Literal.number(0)])
 
     def _again(self, epoch: Epoch, rows: exp.Query) -> exp.Query:

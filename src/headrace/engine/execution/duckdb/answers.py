@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from headrace.definitions import key_bits
 from headrace.definitions.definition import Sql
 from headrace.engine.execution.duckdb.pieces import Piece
 from headrace.engine.execution.duckdb.splits import Cut
 from headrace.operators.write import Written, WrittenFile
+from headrace.stats.key_bits import merged
 
 
 @dataclass
@@ -80,5 +82,7 @@ def _merge_of(value: Sql, cut: Cut | None) -> Callable[[list[Any]], Any]:
             counted = node.expressions[0].name
             by_it = cut is not None and any(column == counted for _, column in cut.columns)
             return sum if by_it else max
+        case key_bits.NAME:
+            return merged
         case name:
             raise AssertionError(f"{name} of parts cannot be merged")

@@ -16,6 +16,9 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from headrace.definitions.key_bits import NAME as KEY_BITS
+from headrace.definitions.key_bits import for_duckdb
+from headrace.engine.execution.duckdb.states import correlation, merged_moments, merged_pairs
 from headrace.plan.types import BIGINT, DataType
 from headrace.sql.render import type_of
 
@@ -206,6 +209,12 @@ def _if(arguments: Arguments) -> str:
     return f"CASE WHEN {condition} THEN {then} ELSE {otherwise} END"
 
 
+def _root(arguments: Arguments) -> str:
+    # DuckDB fails where Spark says that it is no number.
+    (value,) = arguments
+    return f"CASE WHEN {value} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt({value}) END"
+
+
 def _struct(arguments: Arguments) -> str:
     names, values = arguments[::2], arguments[1::2]
     pairs = (f'"{name[1:-1]}" := {value}' for name, value in zip(names, values, strict=True))
@@ -238,6 +247,7 @@ _FUNCTIONS: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] 
     "isnotnull": (_ANY, lambda a: f"({a[0]} IS NOT NULL)"),
     "isnan": (frozenset({"double", "float"}), lambda a: f"coalesce(isnan({a[0]}), false)"),
     "floor": (frozenset({"bigint"}), lambda a: a[0]),
+    "sqrt": (frozenset({"double"}), _root),
 }
 
 _AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] = {
@@ -259,14 +269,30 @@ _AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]]
     "mean": (_NUMBERS, lambda a: f"avg(CAST({a[0]} AS DOUBLE))"),
     "median": (_INTEGERS, lambda a: f"quantile_cont({a[0]}, 0.5)"),
     "approx_count_distinct": (_ANY, _plain("approx_count_distinct")),
+    **{name: (frozenset({"double"}), _plain(name)) for name in ("var_pop", "covar_pop")},
+    # Those of DuckDB without "null" pass over rows whose value is NULL.
+    "max_by": (_ORDERED, _plain("arg_max_null")),
+    "min_by": (_ORDERED, _plain("arg_min_null")),
 }
-_TABLE = _FUNCTIONS | _AGGREGATES
+
+#: Aggregates that mean the same of decimals, too.
+_OF_DECIMALS = frozenset({"sum", "min", "max", "min_by", "max_by"})
+
+# What only the engine's own definitions have: states, and what is estimated.
+_STATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] = {
+    KEY_BITS: (_ANY, for_duckdb),
+    "merged_moments": (_ANY, merged_moments),
+    "merged_pairs": (_ANY, merged_pairs),
+    "correlation": (_ANY, correlation),
+}
+_TABLE = _FUNCTIONS | _AGGREGATES | _STATES
 
 
 def is_aggregate(call: exp.Expr) -> bool:
     """Whether a call makes one value of many rows."""
     if isinstance(call, exp.Anonymous):
-        return call.name.lower() in _AGGREGATES
+        name = call.name.lower()
+        return name in _AGGREGATES or (name in _STATES and name != "correlation")
     return isinstance(call, exp.Count)
 
 
@@ -281,8 +307,8 @@ def function(node: exp.Anonymous, arguments: Arguments) -> str:
         if kind is None:
             continue
         duckdb_type(kind)
-        decimal_sum = name in ("sum", "min", "max") and kind.is_decimal
-        if allowed is not None and kind.name not in allowed and not decimal_sum:
+        decimal = kind.is_decimal and name in _OF_DECIMALS
+        if allowed is not None and kind.name not in allowed and not decimal:
             raise Untranslatable(f"{name} of {kind}")
     if name == "shiftright" and type_of(node.expressions[0]) not in (None, BIGINT):
         raise Untranslatable("a shift of a number that is no bigint")

@@ -210,6 +210,8 @@ def duckdb_expression(node: exp.Expr) -> str:
             return _window(node)
         case exp.Binary():
             return _binary(node, operator(node))
+        case exp.Var() if isinstance(node.args.get("twin"), exp.Expr):
+            return duckdb_expression(node.args["twin"])
         case exp.Anonymous():
             return function(node, [duckdb_expression(a) for a in node.expressions])
         case _:
