@@ -114,11 +114,21 @@ PAPERS = (
             Part("Section 5.1", "bounds that change places"),
             Part("Section 5.2", "the largest window first, or alone"),
             Part("Section 5.3", "which window belongs to which pair of streams"),
-            Part("Algorithm 1", "all pairs with their windows"),
+            Part(
+                "Algorithm 1",
+                "all pairs with their windows",
+                "conditions are kept by their pairs (`plan/join_graph.py`); as published it is in "
+                "the tests, which compare with it",
+            ),
             Part("Table 2", "what holds, what is acquired, what fails"),
             Part("Section 5.4", "three levels of freedom"),
             Part("Section 6.1", "enumeration of orders, and what they cost"),
-            Part("Algorithm 2", "all valid orders"),
+            Part(
+                "Algorithm 2",
+                "all valid orders",
+                "`optimizer/joins/search.py` finds the best of more; as published it is in the "
+                "tests, which compare with it",
+            ),
             Part("Section 6.2", "in an engine: few statistics, windows of several kinds"),
             Part("Table 3", "the queries, and the rates of their intermediate results"),
             Part("Section 7.1", "queries and arrival rates to measure with"),

@@ -23,7 +23,6 @@ from headrace.optimizer.joins.properties import (
     classify,
     commutativity,
 )
-from headrace.optimizer.joins.published import window_join_orders
 from headrace.optimizer.joins.rewrite import reordered
 from headrace.optimizer.joins.search import (
     best_order,
@@ -33,7 +32,6 @@ from headrace.optimizer.joins.search import (
     listed_orders,
 )
 from headrace.optimizer.joins.steps import RULES, Refusal, steps_of
-from headrace.optimizer.joins.time_propagation import WindowJoin, all_window_permutations
 from headrace.plan.expressions import Column
 from headrace.plan.join_graph import JoinGraph, join_graph, left_deep, order_text, topmost_joins
 from headrace.plan.nodes import (
@@ -51,6 +49,7 @@ from headrace.settings import read_settings
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
 from tests.support.oracle_batch import run_batch
+from tests.support.published_orders import WindowJoin, all_window_permutations, window_join_orders
 
 LEFT, RIGHT, END = HandedOn.LEFT, HandedOn.RIGHT, HandedOn.WINDOW_END
 HOLDS, ACQUIRED, FAILS = Outcome.HOLDS, Outcome.ACQUIRED, Outcome.FAILS

@@ -1,21 +1,52 @@
-"""WJR as published (Algorithm 2): all orders, one stream after the other, that stay valid.
+"""Window join reordering as published: Algorithms 1 and 2 of the paper, to compare orders with.
 
-``search`` finds the best of more orders in less time; this one is kept for its tests against the
-paper, and to tell a user which orders go past it.
-
-Paper: Window Join Reordering, Section 6.1, Algorithm 2.
+The optimizer finds the best of more orders in less time; whatever Algorithm 2 calls valid must be
+among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from headrace.optimizer.joins import largest_window
+from headrace.optimizer.joins import boundary_swap, largest_window
 from headrace.optimizer.joins.properties import HandedOn, Level, classify
-from headrace.optimizer.joins.time_propagation import WindowJoin, all_window_permutations
 from headrace.plan.nodes import JoinTime, SameWindow
+
+
+@dataclass(frozen=True)
+class WindowJoin:
+    """A join of the query as written: what it adds, by which window, and by whose time.
+
+    ``handed`` is the stream of the left side whose time the join looks at.
+    """
+
+    handed: str
+    added: str
+    time: JoinTime
+
+
+Pair = tuple[str, str]
+
+
+def all_window_permutations(joins: Sequence[WindowJoin]) -> Mapping[Pair, tuple[JoinTime, ...]]:
+    """For every ordered pair of streams the windows that may join it (Algorithm 1).
+
+    One window is an assignment; more are a list from which only nested windows can be chosen.
+    """
+    assigned: dict[Pair, tuple[JoinTime, ...]] = {}
+    present = [joins[0].handed]
+    for position, join in enumerate(joins):
+        for stream in present:
+            if stream == join.handed:
+                windows: tuple[JoinTime, ...] = (join.time,)
+            else:
+                windows = tuple(j.time for j in joins[: position + 1])
+            assigned[stream, join.added] = windows
+            assigned[join.added, stream] = tuple(map(boundary_swap.swapped, windows))
+        present.append(join.added)
+    return assigned
 
 
 @dataclass(frozen=True)
