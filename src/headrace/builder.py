@@ -16,6 +16,7 @@ from sqlglot import exp
 from headrace import functions
 from headrace.functions import Column, to_node
 from headrace.names import folded, known_as, same_name
+from headrace.plan.depth import too_deep
 from headrace.plan.nodes import Node
 from headrace.plan.types import Schema
 from headrace.sql import Catalog, FunctionTypes
@@ -90,7 +91,10 @@ class QueryBuilder:
     @property
     def plan(self) -> Node:
         """The plan, which is that of the same query in SQL."""
-        return self.context.binder().bind(self.syntax)
+        try:
+            return self.context.binder().bind(self.syntax)
+        except RecursionError:
+            raise too_deep() from None
 
     @property
     def schema(self) -> Schema:

@@ -12,6 +12,7 @@ from headrace.engine.introspection.check import check_names
 from headrace.errors import HeadraceError
 from headrace.optimizer import optimize
 from headrace.optimizer.demands import check_demands
+from headrace.plan.depth import check_depth
 from headrace.plan.nodes import Aggregate, Join, Node, Sink
 from headrace.plan.output_modes import natural_mode
 from headrace.planner.live_query import LiveQuery
@@ -22,6 +23,7 @@ def check_plan(
     plan: Node, places: Places = NO_PLACES, disabled: frozenset[str] = frozenset()
 ) -> None:
     """Raise what keeps a plan from running; ``disabled`` are rules that are turned off."""
+    check_depth(plan, places.whole)
     optimized = optimize(plan, disabled).plan
     check_names(optimized, places.whole)
     check_demands(optimized, places, disabled)

@@ -41,6 +41,8 @@ EXAMPLES = [
     Example("SYNTAX_ERROR", "SELECT (auction ▸FROM bids", "cannot be read", "Spark SQL"),
     Example("SYNTAX_ERROR", "SELECT 'open FROM bids", "cannot be read", "not closed"),
     Example("SYNTAX_ERROR", "  ", "empty", "SELECT"),
+    Example("SYNTAX_ERROR", "▸SELECT FROM bids", "something is missing", "SELECT *"),
+    Example("SYNTAX_ERROR", "SELECT ts ▸FROM", "something is missing after it", "Spark SQL"),
     Example("SYNTAX_ERROR", "SELECT ts + ▸INTERVAL 5 PARSECS FROM bids", "interval", "INTERVAL 10"),
     Example("SEVERAL_STATEMENTS", "SELECT ts FROM bids; ▸SELECT ts FROM clicks", "2", "by itself"),
     Example("NOT_A_QUERY", "▸INSERT INTO x SELECT * FROM bids", "INSERT", "writeStream"),

@@ -34,6 +34,8 @@ _MICROSECONDS = {
     "week": WEEK * 1_000,
     "w": WEEK * 1_000,
 }
+#: Bounds of windows stay times that Spark, DuckDB and Python know, and pauses ones that they wait.
+LONGEST = 100_000 * DAY
 _CALENDAR = ("month", "year", "quarter")
 _TERM = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d+)?)\s*([a-z]+)")
 _NAMES = ((WEEK, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
@@ -77,6 +79,11 @@ def parse_duration(text: str) -> int:
         raise DurationError(
             f"the duration {text!r} is not a whole number of milliseconds",
             hint="windows are exact to the millisecond",
+        )
+    if abs(total) > LONGEST * 1_000:
+        raise DurationError(
+            f"the duration {text!r} is too long",
+            hint=f"use at most {LONGEST // DAY} days; landmark(…) reaches over everything so far",
         )
     return total // 1_000
 

@@ -43,6 +43,12 @@ class Node:
     def schema(self) -> Schema:
         raise NotImplementedError
 
+    @cached_property
+    def times_by_grid(self) -> dict[Hopping | None, dict[str, int]]:
+        """What ``event_times`` has found of this node: a join asks its inputs several times, and so
+        do they theirs."""
+        return {}
+
     def walk(self) -> Iterator[Node]:
         """This node and all below it, outermost first; shared subplans come once per use."""
         yield self

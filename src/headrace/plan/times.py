@@ -57,6 +57,13 @@ def event_times(node: Node, grid: Hopping | None = None) -> Times:
     On a ``grid`` a lag says that every row that is still to come is at or above the beginning of
     the cell that holds ``W - lag``.
     """
+    known = node.times_by_grid
+    if grid not in known:
+        known[grid] = _event_times(node, grid)
+    return dict(known[grid])
+
+
+def _event_times(node: Node, grid: Hopping | None) -> Times:
     match node:
         case Source():
             return {node.time: 0}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.plan.depth import too_deep
 from headrace.plan.nodes import Node
 from headrace.sql.calls import AskedFunction, FunctionTypes
 from headrace.sql.dialect import parse_query
@@ -51,7 +52,10 @@ def plan_query(
     ``time_zone`` is that of timestamps written without one, as Spark's session has it.
     """
     binder = QueryBinder(catalog, function_type, time_zone)
-    tree = parse_query(text)
-    plan = binder.bind(tree)
-    require_stream(plan, tree)
-    return ParsedQuery(plan, tuple(binder.hints), binder.marked(plan, tree))
+    try:
+        tree = parse_query(text)
+        plan = binder.bind(tree)
+        require_stream(plan, tree)
+        return ParsedQuery(plan, tuple(binder.hints), binder.marked(plan, tree))
+    except RecursionError:
+        raise too_deep() from None

@@ -132,8 +132,11 @@ class HeadraceDialect(Spark):
     Parser = HeadraceParser
 
 
-def parse_query(text: str) -> exp.Expr:
+def parse_query(text: object) -> exp.Expr:
     """One statement, each node marked with its place in the text."""
+    if not isinstance(text, str):
+        reason = f"it is {type(text).__name__}, not a string"
+        refuse("SYNTAX_ERROR", None, near="", reason=reason, advice="write a SELECT as a string")
     return _parse(text)
 
 
@@ -199,14 +202,23 @@ def _parse(text: str, shift: int = 0) -> exp.Expr:
     if len(statements) > 1:
         refuse("SEVERAL_STATEMENTS", statements[1], count=len(statements))
     mark_left_over(statements[0], tokens, text, shift)
+    _refuse_empty_lists(statements[0])
     return statements[0]
+
+
+def _refuse_empty_lists(statement: exp.Expr) -> None:
+    """sqlglot reads a SELECT of nothing; Spark has none."""
+    for select in statement.find_all(exp.Select):
+        if not select.expressions:
+            reason, advice = "something is missing after it", "name columns, or write SELECT *"
+            refuse("SYNTAX_ERROR", select, near=" near 'SELECT'", reason=reason, advice=advice)
 
 
 def _syntax_error(error: ParseError, shift: int) -> SqlError:
     first = error.errors[0] if error.errors else {}
     line, end, shown = first.get("line"), first.get("col"), str(first.get("highlight") or "")
     reason = str(first.get("description") or error).rstrip(".")
-    if reason.startswith("Required keyword"):
+    if reason.startswith("Required keyword") or "TokenType.SENTINEL" in reason:
         reason = "something is missing after it"
     position = None
     if isinstance(line, int) and isinstance(end, int):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from headrace.errors import DurationError
 from headrace.names import folded
-from headrace.plan.durations import format_duration
+from headrace.plan.durations import DAY, LONGEST, format_duration
 from headrace.plan.expressions import Call, Cast, Column, Expr, conjunction, conjuncts, window_time
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
@@ -25,6 +26,7 @@ from headrace.plan.types import BOOLEAN, TIMESTAMP, WINDOW, DataType
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 from headrace.sql.aggregates import time_column
 from headrace.sql.expressions import ExpressionBinder, Origins
+from headrace.sql.positions import position_of
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Relation, Visible, without_prefix
 from headrace.sql.time_bounds import Bound, time_bound
@@ -310,6 +312,13 @@ def _within(join: exp.Join, sides: tuple[Side, Side], condition: Condition) -> I
             lower=format_duration(lower),
             upper=format_duration(upper),
         )
+    for reach in (lower, upper):
+        if reach is not None and abs(reach) > LONGEST:
+            raise DurationError(
+                f"the join's time bound of {format_duration(reach)} is too long",
+                hint=f"use at most {LONGEST // DAY} days, or join on the keys alone",
+                position=position_of(join.args.get("on")),
+            )
     for bound, predicate in condition.bounds:
         if (bound.left, bound.right) != chosen or not bound.exact:
             condition.residual.append(predicate)

@@ -133,9 +133,11 @@ def _fold_and(expr: Expr) -> Expr:
     if FALSE in parts:
         return FALSE
     kept: list[Expr] = []
+    seen: set[Expr] = set()
     for part in parts:
-        if part != TRUE and not (part in kept and is_deterministic(part)):
+        if part != TRUE and not (part in seen and is_deterministic(part)):
             kept.append(part)
+            seen.add(part)
     return conjunction(kept) or TRUE
 
 
