@@ -6,10 +6,11 @@ its alternatives all go by it. Each decision can be turned off by name, like a r
 
 Read ``names``, ``policy`` (what the user asks), ``statistics`` (what was learnt), ``choices`` (what
 was chosen last) and ``cadence`` (how often it is looked at); ``live_query``, ``late_joiners`` and
-``warm_up`` (who takes part, and from when); then the decisions: ``merging``; ``pane_layout`` with
-``grouping``; ``filter_sharing``; ``early_aggregation``; ``join_order``; ``probe_order``;
-``shared_rows``. ``decision`` is what they have in common, ``explaining`` iterates them for people,
-and ``calibration`` knows what this machine takes for what.
+``warm_up`` (who takes part, and from when); ``regret`` (plans that did not keep their promise);
+then the decisions: ``merging``; ``pane_layout`` with ``grouping``; ``filter_sharing``;
+``early_aggregation``; ``join_order``; ``probe_order``; ``shared_rows``. ``decision`` is what they
+have in common, ``explaining`` iterates them for people, and ``calibration`` knows what this machine
+takes for what.
 """
 
 from __future__ import annotations

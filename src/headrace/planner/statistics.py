@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.cost.window_joins import JoinLoad
+from headrace.planner.regret import Regrets
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
 from headrace.stats.load import Load
 from headrace.stats.probes import ProbeHistory
@@ -37,6 +38,8 @@ class RuntimeStatistics:
     table_rows: dict[str, int] = field(default_factory=dict)
     #: Rates of streams, as plans are costed by them.
     streams: Statistics = NO_STATISTICS
+    #: Plans that took more work than was predicted for them, and for the written ones.
+    regrets: Regrets = field(default_factory=Regrets)
 
     def note_load(self, name: str, seen: Load) -> None:
         before = self.loads.get(name)
@@ -58,6 +61,7 @@ class RuntimeStatistics:
         self.joins = {name: load for name, load in self.joins.items() if name in used}
         self.probes = {name: seen for name, seen in self.probes.items() if name in used}
         self.table_rows = {name: rows for name, rows in self.table_rows.items() if name in used}
+        self.regrets.forget_all_but(used)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -78,6 +82,7 @@ class RuntimeStatistics:
             "probes": {identity: seen.to_json() for identity, seen in self.probes.items()},
             "table_rows": self.table_rows,
             "streams": self.streams.to_json(),
+            "regrets": self.regrets.to_json(),
         }
 
     @classmethod
@@ -100,4 +105,5 @@ class RuntimeStatistics:
             {identity: ProbeHistory.from_json(seen) for identity, seen in value["probes"].items()},
             dict(value["table_rows"]),
             Statistics.from_json(value["streams"]),
+            Regrets.from_json(value.get("regrets") or ()),
         )
