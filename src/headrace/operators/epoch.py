@@ -15,6 +15,7 @@ from headrace.operators.inputs import Inputs, NewRows, ProbedInput
 from headrace.operators.write import Inner, RowFilter, Write, Writing
 from headrace.plan.types import Schema
 from headrace.planner.choices import Choices
+from headrace.planner.joined_rows import JoinRun
 from headrace.planner.probe_order import ProbeOrders
 from headrace.planner.statistics import RuntimeStatistics
 from headrace.state.arrangement import StateFile
@@ -89,6 +90,8 @@ class Epoch:
     life: EngineLife = field(default_factory=EngineLife)
     #: Multi-way joins that were asked for, by operator.
     probed: dict[int, Probed] = field(default_factory=dict)
+    #: Passes of delta joins that were asked for.
+    joins: list[JoinRun] = field(default_factory=list)
     #: New rows that were computed once for several readers, by operator; None is no rows.
     shared_rows: dict[int, Definition | None] = field(default_factory=dict)
     #: Operators of which that was tried, whether it went well or not.
