@@ -45,10 +45,11 @@ def joined_rows(connection: Any) -> dict[Step, int]:
 def rows_of_steps(profile: Any) -> dict[Step, int]:
     """The same of a profile.
 
-    A step that is not above just its own parts was moved by DuckDB: what it gives is something
-    else, and it is left out.
+    A step that is above others than its own parts was moved by DuckDB. Then what the steps of that
+    join give is something else, and it is left out.
     """
     found: dict[Step, int] = {}
+    moved: set[str] = set()
 
     def visit(node: Any) -> set[Step]:
         below: set[Step] = set()
@@ -60,13 +61,15 @@ def rows_of_steps(profile: Any) -> dict[Step, int]:
             return below
         text = conditions if isinstance(conditions, str) else " ".join(conditions)
         steps = {(join, tuple(map(int, ids.split("_")))) for join, ids in _STEP.findall(text)}
-        if len(steps) == 1:
-            (step,) = steps
-            own = [inputs for join, inputs in below if join == step[0]]
-            if all(set(inputs) < set(step[1]) for inputs in own):
-                found[step] = found.get(step, 0) + int(node.get("intermediate_rows") or 0)
+        for step in steps:
+            own = [
+                inputs for join, inputs in below | steps if join == step[0] and inputs != step[1]
+            ]
+            if not all(set(inputs) < set(step[1]) for inputs in own) or len(steps) > 1:
+                moved.add(step[0])
+            found[step] = found.get(step, 0) + int(node.get("intermediate_rows") or 0)
         return below | steps
 
     for node in profile.get("operator") or ():
         visit(node)
-    return found
+    return {step: rows for step, rows in found.items() if step[0] not in moved}
