@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -132,6 +132,15 @@ class Epoch:
         """How many rows of an arrangement there are to read for a span of time, at most."""
         files = self.state.arrangement(name).files
         return sum(file.rows for file in files if file.overlaps(first, last))
+
+    def times(self, name: str, first: int | None, last: int | None) -> Iterator[int]:
+        """Times between which the rows of an arrangement lie that there are for a span of time."""
+        for file in self.state.arrangement(name).files:
+            if file.rows and file.first is not None and file.last is not None:
+                begin = file.first if first is None else max(first, file.first)
+                end = file.last if last is None else min(last, file.last)
+                if begin <= end:
+                    yield from (begin, end)
 
     def stored_rows(self, store: str) -> int:
         """The rows of an arrangement."""

@@ -30,7 +30,7 @@ from headrace.planner.regret import Promise, Subject
 from headrace.planner.statistics import Match, RuntimeStatistics
 
 #: A share that is so many times what it was has changed,
-SURPRISE = 1.5
+SURPRISE = 2.0
 #: if it is more than so many standard deviations of chance.
 CHANCE = 4.0
 #: That nothing came out is no proof that nothing ever does: it counts as so many rows.

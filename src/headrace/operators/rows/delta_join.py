@@ -155,7 +155,11 @@ class DeltaJoin(Operator):
         names = [source.rows.store.name for source in self._inputs]
         new = [sum(f.rows for f in epoch.new_files(name)) for name in names]
         total = [epoch.rows(name, *span) for name, span in zip(names, spans, strict=True)]
-        edges = [edge for span in spans for edge in span if edge is not None]
+        edges = [
+            edge
+            for name, span in zip(names, spans, strict=True)
+            for edge in epoch.times(name, *span)
+        ]
         fresh = [s for source in self._inputs if (s := source.rows.new_span(epoch)) is not None]
         edges += [edge for span in fresh for edge in span]
         counted = InputCardinality(

@@ -204,7 +204,7 @@ class _Task:
 
     def _write(self, piece: Spec, begun: list[str]) -> Spec:
         answer: Spec = {"write": piece["write"], "files": [], "seen": [], "joined": {}}
-        if not piece["joins"]:
+        if not piece.get("joins"):
             self._write_all(piece, begun, answer)
             return answer
         begin_counting(self._connection)
@@ -261,7 +261,7 @@ class _Task:
 
     def _count_joined(self, piece: Spec, answer: Spec) -> None:
         """Note the rows of the joins that the last statement ran, if it ran any."""
-        if piece["joins"]:
+        if piece.get("joins"):
             answer["joined"] |= joined_rows(self._connection)
 
     def _local(self, source: Spec) -> Spec:
