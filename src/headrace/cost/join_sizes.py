@@ -53,7 +53,15 @@ class JoinSizes:
         return found
 
     def _estimate(self, mask: int) -> float:
-        members = [i for i in range(len(self.graph.leaves)) if mask >> i & 1]
+        decided = (share for owners, share in self._predicates if owners & mask == owners)
+        return self.combinations(mask) * self.key_share(self._members(mask)) * prod(decided)
+
+    def _members(self, mask: int) -> list[int]:
+        return [i for i in range(len(self.graph.leaves)) if mask >> i & 1]
+
+    def combinations(self, mask: int) -> float:
+        """Combinations of a row of each input whose times fit, per millisecond."""
+        members = self._members(mask)
         rows = prod(self.load.rates[index] for index in members)
         group = {index: index for index in members}
         apart = len(members) - 1
@@ -66,8 +74,7 @@ class JoinSizes:
             apart -= 1
             merged = group[other]
             group = {i: group[one] if g == merged else g for i, g in group.items()}
-        decided = (share for owners, share in self._predicates if owners & mask == owners)
-        return rows * self.key_share(members) * prod(decided)
+        return rows
 
     @cached_property
     def _pairs(self) -> list[tuple[float, int, int]]:

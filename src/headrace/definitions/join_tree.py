@@ -27,13 +27,26 @@ class Part:
     checked: frozenset[int] = frozenset()
 
 
+_LEFT, _RIGHT, _WATCHED = "__left_", "__right_", "j"
+
+
+def is_watched(text: str) -> bool:
+    """Whether the text of a definition has a join in it whose steps are watched."""
+    return f"{_LEFT}{_WATCHED}" in text
+
+
 def join_in_order(
     shape: JoinShape,
     order: Order,
     inputs: Mapping[int, exp.Select],
     size: Callable[[frozenset[int]], float],
+    label: str = "",
 ) -> exp.Select:
-    """All inputs joined. ``size`` estimates the rows of a set of inputs, on any scale."""
+    """All inputs joined. ``size`` estimates the rows of a set of inputs, on any scale.
+
+    With a ``label`` the buckets of time are named by it and by the inputs that a step joins, so
+    that who runs the definition can tell how many rows came out of each step that has some.
+    """
 
     def part(of: Order) -> Part:
         if isinstance(of, int):
@@ -43,13 +56,13 @@ def join_in_order(
         # Where rows must be repeated in a neighbour bucket, it is those of the smaller side.
         if size(left.inputs) > size(right.inputs):
             left, right = right, left
-        return _joined(shape, left, right)
+        return _joined(shape, left, right, label)
 
     joined, last = part(order).query, shape.last
     return joined if last is None else select(held(joined, "__pairs"), None, [last])
 
 
-def _joined(shape: JoinShape, left: Part, right: Part) -> Part:
+def _joined(shape: JoinShape, left: Part, right: Part, label: str) -> Part:
     both = left.columns | right.columns
     before = left.checked | right.checked
     now = [
@@ -63,7 +76,7 @@ def _joined(shape: JoinShape, left: Part, right: Part) -> Part:
         theirs = next((key for index, key in members if index in right.inputs), None)
         if ours is not None and theirs is not None:
             on.insert(0, key_condition(ours, theirs))
-    ours_query, theirs_query, bucket = _bucketed(shape, left, right)
+    ours_query, theirs_query, bucket = _bucketed(shape, left, right, label)
     if bucket is not None:
         on.insert(0, bucket)
     joined = (
@@ -80,7 +93,7 @@ def _joined(shape: JoinShape, left: Part, right: Part) -> Part:
 
 
 def _bucketed(
-    shape: JoinShape, left: Part, right: Part
+    shape: JoinShape, left: Part, right: Part, label: str
 ) -> tuple[exp.Select, exp.Select, Sql | None]:
     """Give both sides a bucket of time, by the condition that leaves the fewest rows in one."""
     for time in sorted(_conditions(shape, left, right), key=_coarseness):
@@ -88,7 +101,8 @@ def _bucketed(
         if time_buckets is None:
             continue
         name = "_".join(map(str, sorted(left.inputs | right.inputs)))
-        ours, theirs = f"__left_{name}", f"__right_{name}"
+        name = f"{label}_{name}" if label else name
+        ours, theirs = f"{_LEFT}{name}", f"{_RIGHT}{name}"
         return (
             with_bucket(select(left.query, None), time_buckets.present, ours, time_buckets.repeats),
             with_bucket(select(right.query, None), time_buckets.added, theirs, False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from headrace.operators.inputs import Inputs, NewRows, ProbedInput
 from headrace.operators.write import Inner, RowFilter, Write, Writing
 from headrace.plan.types import Schema
 from headrace.planner.choices import Choices
+from headrace.planner.joined_rows import JoinRun
 from headrace.planner.probe_order import ProbeOrders
 from headrace.planner.statistics import RuntimeStatistics
 from headrace.state.arrangement import StateFile
@@ -89,6 +90,8 @@ class Epoch:
     life: EngineLife = field(default_factory=EngineLife)
     #: Multi-way joins that were asked for, by operator.
     probed: dict[int, Probed] = field(default_factory=dict)
+    #: Passes of delta joins that were asked for.
+    joins: list[JoinRun] = field(default_factory=list)
     #: New rows that were computed once for several readers, by operator; None is no rows.
     shared_rows: dict[int, Definition | None] = field(default_factory=dict)
     #: Operators of which that was tried, whether it went well or not.
@@ -129,6 +132,15 @@ class Epoch:
         """How many rows of an arrangement there are to read for a span of time, at most."""
         files = self.state.arrangement(name).files
         return sum(file.rows for file in files if file.overlaps(first, last))
+
+    def times(self, name: str, first: int | None, last: int | None) -> Iterator[int]:
+        """Times between which the rows of an arrangement lie that there are for a span of time."""
+        for file in self.state.arrangement(name).files:
+            if file.rows and file.first is not None and file.last is not None:
+                begin = file.first if first is None else max(first, file.first)
+                end = file.last if last is None else min(last, file.last)
+                if begin <= end:
+                    yield from (begin, end)
 
     def stored_rows(self, store: str) -> int:
         """The rows of an arrangement."""

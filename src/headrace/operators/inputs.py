@@ -142,12 +142,14 @@ class Inputs:
     def __init__(self) -> None:
         self._known: dict[str, Input] = {}
         self._more: dict[str, int] = {}
+        self._joins: dict[str, dict[frozenset[int], int]] = {}
         self._count = 0
 
     def clear(self) -> None:
         """Names may be used again."""
         self._known.clear()
         self._more.clear()
+        self._joins.clear()
         self._count = 0
 
     def bind_files(self, files: Sequence[StateFile], schema: Schema) -> exp.Select:
@@ -186,6 +188,19 @@ class Inputs:
         source = self._known[name]
         if isinstance(source, ProbedInput):
             source.observed.append(observed)
+
+    def watch_join(self) -> tuple[str, Mapping[frozenset[int], int]]:
+        """A label for a join, and what it is seen to give: rows, by the inputs that were joined."""
+        label = f"j{len(self._joins)}"
+        found = self._joins[label] = {}
+        return label, found
+
+    def note_joined(self, rows: Mapping[tuple[str, tuple[int, ...]], int]) -> None:
+        """Note what came out of joins; several definitions may have run the same one."""
+        for (label, inputs), count in rows.items():
+            found = self._joins.get(label)
+            if found is not None:
+                found[frozenset(inputs)] = max(count, found.get(frozenset(inputs), 0))
 
     def expect_more(self, query: exp.Query, rows: int) -> None:
         """A definition makes this many rows of those that it reads."""

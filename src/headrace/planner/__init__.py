@@ -8,9 +8,9 @@ Read ``names``, ``policy`` (what the user asks), ``statistics`` (what was learnt
 was chosen last) and ``cadence`` (how often it is looked at); ``live_query``, ``late_joiners`` and
 ``warm_up`` (who takes part, and from when); ``regret`` (plans that did not keep their promise);
 then the decisions: ``merging``; ``pane_layout`` with ``grouping``; ``filter_sharing``;
-``early_aggregation``; ``join_order``; ``probe_order``; ``shared_rows``. ``decision`` is what they
-have in common, ``explaining`` iterates them for people, and ``calibration`` knows what this machine
-takes for what.
+``early_aggregation``; ``join_order`` with ``joined_rows``; ``probe_order``; ``shared_rows``.
+``decision`` is what they have in common, ``explaining`` iterates them for people, and
+``calibration`` knows what this machine takes for what.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ DECISIONS: tuple[Decision, ...] = (
         names.JOIN_ORDER,
         "in which order the joins of an epoch are computed",
         When.EVERY_EPOCH,
-        ("joins", "keys"),
+        ("joins", "keys", "matches", "frequent", "regrets"),
         ("joins.reorder", "joins.passes", "replan.leastGain"),
         join_order.choose_join_orders,
         "Joins",

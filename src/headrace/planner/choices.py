@@ -27,6 +27,8 @@ class Choices:
     join_plans: dict[tuple[str, int | None, frozenset[str]], tuple[JoinLoad, JoinOrder]] = field(
         default_factory=dict
     )
+    #: Joins that gave another share of rows than they used to, until keys are counted again.
+    surprised: set[str] = field(default_factory=set)
     #: Multi-way joins with their probe orders.
     probes: dict[str, ProbeOrders] = field(default_factory=dict)
     #: The inputs that were aggregated early last, and in which epoch.

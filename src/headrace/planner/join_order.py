@@ -2,7 +2,8 @@
 
 What is known of a join grows as it runs: how many rows of each input there are and over which time
 they spread is known of every epoch's files, and how many keys they have is counted in some epochs;
-what is not counted, such as a key that is computed, is derived from the rest.
+what is not counted, such as a key that is computed, is derived from the rest. Of steps that have
+run it is known how many rows they gave, which beats any estimate (``joined_rows``).
 No state depends on the order, so it may be another one in every epoch; it changes when that
 promises to save something.
 
@@ -11,8 +12,8 @@ Paper: Window Join Reordering, Section 6.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from headrace.cost.jobs import SECONDS_PER_JOIN
 from headrace.cost.key_counts import key_counts
@@ -37,8 +38,10 @@ from headrace.plan.join_graph import JoinGraph, inputs_of, left_deep, order_text
 from headrace.plan.nodes import Node, Order
 from headrace.planner.choices import Choices
 from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
+from headrace.planner.joined_rows import plan_name, seen_rows, subject_of
 from headrace.planner.policy import PlannerPolicy
 from headrace.planner.probe_order import is_probed
+from headrace.planner.regret import Promise
 from headrace.planner.statistics import RuntimeStatistics
 
 
@@ -46,18 +49,23 @@ from headrace.planner.statistics import RuntimeStatistics
 class InputCardinality:
     """Rows of a join's inputs in an epoch: new ones, and older ones that may meet them.
 
-    ``stretch`` is the milliseconds that they spread over.
+    ``stretch`` is the milliseconds that they spread over. ``frequent`` are the most frequent values
+    of keys, and ``matches`` the shares of combinations that joins of sets of inputs were seen to
+    give.
     """
 
     new: tuple[int, ...]
     old: tuple[int, ...]
     keys: Mapping[tuple[int, int], float | None]
     stretch: float
+    frequent: Mapping[tuple[int, int], Mapping[Hashable, float]] = field(default_factory=dict)
+    matches: Mapping[frozenset[int], float] = field(default_factory=dict)
+    graph: JoinGraph | None = None
 
     def completed(self, graph: JoinGraph) -> InputCardinality:
         """With a number for every key: one that was not counted is derived from the others."""
         rates = [(n + o) / self.stretch for n, o in zip(self.new, self.old, strict=True)]
-        return replace(self, keys=key_counts(graph, rates, self.stretch, self.keys))
+        return replace(self, keys=key_counts(graph, rates, self.stretch, self.keys), graph=graph)
 
     @property
     def known(self) -> bool:
@@ -74,7 +82,12 @@ class InputCardinality:
             else:
                 rows.append(new if index == driver else old)
         keys = {end: count for end, count in self.keys.items() if count is not None}
-        return JoinLoad(tuple(n / self.stretch for n in rows), keys, self.stretch)
+        frequent = {end: some for end, some in self.frequent.items() if some}
+        rates = tuple(n / self.stretch for n in rows)
+        load = JoinLoad(rates, keys, self.stretch, frequent=frequent)
+        if self.graph is None or not self.matches:
+            return load
+        return replace(load, seen=seen_rows(self.graph, load, self.matches))
 
 
 @dataclass(frozen=True)
@@ -131,7 +144,7 @@ class _Planner:
         if not self.policy.reorder_joins:
             return as_written(self.graph)
         before = self.choices.join_orders.get(self.identity)
-        chosen = self._stable(before, self._planned(None, load), load)
+        chosen = self._admitted(None, self._stable(before, self._planned(None, load), load), load)
         if before != chosen.order:
             self._tell(before, chosen.order)
             self.choices.join_orders[self.identity] = chosen.order
@@ -140,9 +153,23 @@ class _Planner:
     def term(self, driver: int) -> JoinOrder:
         """New rows of one input first, then along the order asked for, or the cheapest."""
         if self.forced is None and self.policy.reorder_joins and self.counted.known:
-            return self._planned(driver, self.counted.load(driver))
-        sequence = inputs_of(self.graph.written if self.forced is None else self.forced)
+            load = self.counted.load(driver)
+            return self._admitted(driver, self._planned(driver, load), load)
+        if self.forced is None:
+            return self._as_asked(written_order(self.graph, driver))
+        sequence = inputs_of(self.forced)
         return self._as_asked(left_deep(_tied_sequence(self.graph, driver, sequence)))
+
+    def _admitted(self, driver: int | None, chosen: JoinOrder, load: JoinLoad) -> JoinOrder:
+        """The order, or the written one after all that was seen of it."""
+        written = written_order(self.graph, driver)
+        if chosen.cost is None or chosen.order == written:
+            return chosen
+        promise = Promise(chosen.cost, cost_of(written, join_cost(self.graph, load)))
+        subject = subject_of(self.identity, driver)
+        if self.statistics.regrets.admits(subject, plan_name(chosen.order), promise):
+            return chosen
+        return replace(self._as_asked(written), cost=promise.written)
 
     def _as_asked(self, order: Order) -> JoinOrder:
         steps = steps_of(self.graph, order)
@@ -178,11 +205,20 @@ class _Planner:
         self.choices.changes.append(f"join order {order_text(after, names)} (was {was})")
 
 
+def written_order(graph: JoinGraph, driver: int | None) -> Order:
+    """The order that needs no planner: for new rows of one input, along the one that is written."""
+    if driver is None:
+        return graph.written
+    return left_deep(_tied_sequence(graph, driver, inputs_of(graph.written)))
+
+
 def _alike(one: JoinLoad, other: JoinLoad) -> bool:
     """Whether two loads are near enough to have the same best order, for all practical purposes."""
     pairs = [*zip(one.rates, other.rates, strict=True)]
     pairs += [(count, other.keys.get(end, 0.0)) for end, count in one.keys.items()]
-    return all(a <= 1.25 * b and b <= 1.25 * a for a, b in pairs)
+    pairs += [(rows, other.seen.get(inputs, 0.0)) for inputs, rows in one.seen.items()]
+    known_alike = one.frequent == other.frequent and one.seen.keys() == other.seen.keys()
+    return known_alike and all(a <= 1.25 * b and b <= 1.25 * a for a, b in pairs)
 
 
 def _tied_sequence(graph: JoinGraph, driver: int, sequence: tuple[int, ...]) -> list[int]:

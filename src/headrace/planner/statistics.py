@@ -6,7 +6,8 @@ knows what was known. Figures of what no plan uses any more are forgotten when p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,29 @@ from headrace.stats.probes import ProbeHistory
 
 #: Of what commits hold. Figures of another version are not read: they are learnt anew.
 VERSION = 2
+#: So many values of a key are known by name, those that so many times the usual rows have.
+MOST_FREQUENT, FREQUENT = 16, 2.0
+#: A value that fewer than one row in so many has is not frequent.
+_FEW_ROWS = 1_000
+
+
+def least_frequent(rows: int) -> int:
+    """How many rows must have a value for it to be frequent; in a part of the rows as well, so that
+    one that is spread over ten parts is found if a hundredth has it.
+
+    >>> least_frequent(500), least_frequent(1_000_000)
+    (2, 1000)
+    """
+    return max(2, rows // _FEW_ROWS)
+
+
+@dataclass(frozen=True)
+class Match:
+    """What was seen of joining a set of inputs: the share of the combinations of rows whose times
+    fit that came out, and in which epoch."""
+
+    share: float
+    epoch: int
 
 
 @dataclass
@@ -36,6 +60,10 @@ class RuntimeStatistics:
     keys: dict[tuple[str, str], float] = field(default_factory=dict)
     #: The rows that a join had last, by the hash of the join.
     joins: dict[str, JoinLoad] = field(default_factory=dict)
+    #: What came out of the steps of a join when they ran, by the hash of the join and the inputs.
+    matches: dict[str, dict[frozenset[int], Match]] = field(default_factory=dict)
+    #: The most frequent values of a column of a store, with the share of rows that have each.
+    frequent: dict[tuple[str, str], dict[Hashable, float]] = field(default_factory=dict)
     #: What the probes of multi-way joins found, by the hash of the join.
     probes: dict[str, ProbeHistory] = field(default_factory=dict)
     #: Rows behind the set of a table.
@@ -73,6 +101,21 @@ class RuntimeStatistics:
         # Numbers of keys do not add up over epochs: a high one is slowly forgotten.
         self.keys[store, column] = keys if before is None else max(keys, (before + keys) / 2)
 
+    def note_frequent(
+        self, store: str, column: str, counted: Iterable[tuple[str, int]], rows: int
+    ) -> None:
+        """Values with the rows that have them, of so many in all; parts of them may come apart."""
+        found: Counter[str] = Counter()
+        for value, count in counted:
+            found[value] += count
+        # The others are alike: only values of more than their share are worth a name.
+        usual = rows / max(1.0, self.keys.get((store, column), 1.0))
+        self.frequent[store, column] = {
+            value: count / rows
+            for value, count in found.most_common(MOST_FREQUENT)
+            if count > FREQUENT * usual and count >= least_frequent(rows)
+        }
+
     def note_stream(self, name: str, seen: Observation) -> None:
         self.recent_rows[name] = seen.rows
         self.streams = self.streams.observe_stream(name, seen)
@@ -84,6 +127,8 @@ class RuntimeStatistics:
         self.moving = {name: window for name, window in self.moving.items() if name in used}
         self.keys = {key: count for key, count in self.keys.items() if key[0] in used}
         self.joins = {name: load for name, load in self.joins.items() if name in used}
+        self.matches = {name: seen for name, seen in self.matches.items() if name in used}
+        self.frequent = {key: some for key, some in self.frequent.items() if key[0] in used}
         self.probes = {name: seen for name, seen in self.probes.items() if name in used}
         self.table_rows = {name: rows for name, rows in self.table_rows.items() if name in used}
         self.regrets.forget_all_but(used)
@@ -103,9 +148,17 @@ class RuntimeStatistics:
                     "rates": list(load.rates),
                     "keys": [[*end, keys] for end, keys in load.keys.items()],
                     "stretch": load.stretch,
+                    "shares": [[position, share] for position, share in load.shares.items()],
+                    "frequent": [[*end, dict(some)] for end, some in load.frequent.items()],
+                    "seen": [[sorted(inputs), rows] for inputs, rows in load.seen.items()],
                 }
                 for identity, load in self.joins.items()
             },
+            "matches": {
+                identity: [[sorted(inputs), one.share, one.epoch] for inputs, one in seen.items()]
+                for identity, seen in self.matches.items()
+            },
+            "frequent": [[*key, some] for key, some in self.frequent.items()],
             "probes": {identity: seen.to_json() for identity, seen in self.probes.items()},
             "table_rows": self.table_rows,
             "streams": self.streams.to_json(),
@@ -128,11 +181,19 @@ class RuntimeStatistics:
                     tuple(load["rates"]),
                     {(index, position): keys for index, position, keys in load["keys"]},
                     load["stretch"],
+                    dict(load.get("shares", ())),
+                    {(index, position): some for index, position, some in load.get("frequent", ())},
+                    {frozenset(inputs): rows for inputs, rows in load.get("seen", ())},
                 )
                 for identity, load in value["joins"].items()
             },
+            {
+                identity: {frozenset(inputs): Match(share, at) for inputs, share, at in seen}
+                for identity, seen in value.get("matches", {}).items()
+            },
+            {(store, name): some for store, name, some in value.get("frequent", ())},
             {identity: ProbeHistory.from_json(seen) for identity, seen in value["probes"].items()},
             dict(value["table_rows"]),
             Statistics.from_json(value["streams"]),
-            Regrets.from_json(value["regrets"]),
+            Regrets.from_json(value.get("regrets") or ()),
         )

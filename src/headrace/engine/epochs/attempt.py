@@ -48,6 +48,7 @@ from headrace.operators.stateless import SourceRows
 from headrace.operators.write import Write, Writing, Written, run_alone, run_together
 from headrace.plan.nodes import Source
 from headrace.planner.cadence import is_due
+from headrace.planner.joined_rows import learn_joins
 from headrace.planner.live_query import LiveQuery
 from headrace.state.arrangement import StateFile
 from headrace.state.branches import MissedEpoch
@@ -100,7 +101,9 @@ class Attempt:
             statistics=runner.statistics,
             choices=runner.plan.choices,
             # Counting costs a fifth of an append, and keys change slowly.
-            counts_keys=is_due(report.epoch) or self._some_keys_are_unknown(),
+            counts_keys=is_due(report.epoch)
+            or bool(runner.plan.choices.surprised)
+            or self._some_keys_are_unknown(),
             life=runner.life,
         )
 
@@ -176,7 +179,15 @@ class Attempt:
         )
 
     def learn(self) -> None:
-        """Take in what multi-way joins saw, now that the epoch is true."""
+        """Take in what joins saw, now that the epoch is true."""
+        if self._epoch.counts_keys:
+            self._runner.plan.choices.surprised.clear()
+        learn_joins(
+            self._epoch.joins,
+            self._report.epoch,
+            self._runner.statistics,
+            self._runner.plan.choices,
+        )
         for probed in self._epoch.probed.values():
             switches = probed.orders.learn(self._report.epoch, probed.join.observed)
             names = probed.orders.names

@@ -50,7 +50,8 @@ from headrace.plan.json import plan_hash
 from headrace.plan.nodes import WINDOW_COLUMN, Join, Order, SameWindow
 from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping
-from headrace.planner.join_order import InputCardinality, choose_join_orders
+from headrace.planner.join_order import InputCardinality, choose_join_orders, written_order
+from headrace.planner.joined_rows import JoinRun
 from headrace.planner.policy import PlannerPolicy
 
 
@@ -154,7 +155,11 @@ class DeltaJoin(Operator):
         names = [source.rows.store.name for source in self._inputs]
         new = [sum(f.rows for f in epoch.new_files(name)) for name in names]
         total = [epoch.rows(name, *span) for name, span in zip(names, spans, strict=True)]
-        edges = [edge for span in spans for edge in span if edge is not None]
+        edges = [
+            edge
+            for name, span in zip(names, spans, strict=True)
+            for edge in epoch.times(name, *span)
+        ]
         fresh = [s for source in self._inputs if (s := source.rows.new_span(epoch)) is not None]
         edges += [edge for span in fresh for edge in span]
         counted = InputCardinality(
@@ -168,6 +173,16 @@ class DeltaJoin(Operator):
                 for position, name in source.keys
             },
             float(max(1, max(edges) - min(edges))),
+            {
+                (index, position): epoch.statistics.frequent.get((names[index], name), {})
+                for index, source in enumerate(self._inputs)
+                for position, name in source.keys
+                if name is not None
+            },
+            {
+                inputs: match.share
+                for inputs, match in epoch.statistics.matches.get(self.identity, {}).items()
+            },
         )
         return counted.completed(self._graph)
 
@@ -185,7 +200,7 @@ class DeltaJoin(Operator):
             named_rows = qualify(marked, source.schema, {_flag(index): column(NEW)})
             inputs[index] = self._alive(named_rows, index, epoch)
             some_old |= old is not None
-        joined = self._joined(order, inputs, counted.load(), marked=True)
+        joined = self._joined(epoch, None, order, inputs, counted.load())
         is_new = exp.paren(any_of(column(_flag(index)) for index in inputs))
         return select(joined, keep(self.node.schema.names), [is_new] if some_old else [])
 
@@ -203,7 +218,7 @@ class DeltaJoin(Operator):
                 return None
             named_rows = qualify(Definition(rows, source.rows.schema), source.schema)
             inputs[index] = self._alive(named_rows, index, epoch)
-        joined = self._joined(order, inputs, counted.load(driver), marked=False)
+        joined = self._joined(epoch, driver, order, inputs, counted.load(driver))
         return select(joined, keep(self.node.schema.names))
 
     def _alive(self, rows: exp.Select, index: int, epoch: Epoch) -> exp.Select:
@@ -222,17 +237,33 @@ class DeltaJoin(Operator):
     # How they are joined
 
     def _joined(
-        self, order: Order, inputs: dict[int, exp.Select], load: JoinLoad, marked: bool
+        self,
+        epoch: Epoch,
+        driver: int | None,
+        order: Order,
+        inputs: dict[int, exp.Select],
+        load: JoinLoad,
     ) -> exp.Select:
-        """All inputs; ``marked`` says that their rows carry a flag for those that are new."""
+        """All inputs, in one pass, whose rows carry a flag for those that are new, or new rows of
+        one."""
         if isinstance(self.node.time, SameWindow) and self.node.emits_window:
-            return self._join_per_window(inputs, self.node.time.window, marked)
+            return self._join_per_window(inputs, self.node.time.window, marked=driver is None)
         costs = join_cost(self._graph, load)
 
         def size(part: frozenset[int]) -> float:
             return costs.rows(sum(1 << index for index in part))
 
-        return join_in_order(self._shape, order, inputs, size)
+        label, found = epoch.inputs.watch_join()
+        written = written_order(self._graph, driver)
+        is_chosen = (
+            self.node.order is None
+            and self._policy.reorder_joins
+            and not runs_as_written(self._graph)
+        )
+        epoch.joins.append(
+            JoinRun(self.identity, self._graph, driver, order, written, load, is_chosen, found)
+        )
+        return join_in_order(self._shape, order, inputs, size, label)
 
     def _join_per_window(
         self, inputs: dict[int, exp.Select], window: Hopping, marked: bool

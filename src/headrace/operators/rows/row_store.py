@@ -35,11 +35,15 @@ from headrace.operators.counting import (
 from headrace.operators.epoch import Epoch
 from headrace.operators.inputs import FilesInput
 from headrace.operators.stateless import RowByRow, apply
-from headrace.operators.write import RowFilter, Writing
+from headrace.operators.write import RowFilter, Write, Writing
 from headrace.plan.expressions import Column, Expr
 from headrace.plan.nodes import Filter, Join, Project
-from headrace.plan.types import BOOLEAN, WINDOW, Field, Schema
+from headrace.plan.types import BIGINT, BOOLEAN, INT, STRING, WINDOW, Field, Schema
+from headrace.planner.statistics import least_frequent
 from headrace.state.arrangement import span
+
+_VALUE, _ROWS = "__value", "__rows"
+_COUNTS = Schema.of(((_VALUE, STRING), (_ROWS, BIGINT)))
 
 
 @dataclass(frozen=True)
@@ -181,10 +185,33 @@ class RowStore(Store):
         )
         for name in counted:
             epoch.statistics.note_keys(self.name, name, float(seen[f"keys {name}"] or 0))
+            yield from self._note_frequent(epoch, name)
         if counting and stream is not None:
             note_counts(epoch, stream, seen)
         for rule in self._rules():
             epoch.late[self.name, rule.flag] = int(seen[rule.flag] or 0)
+
+    def _note_frequent(self, epoch: Epoch, name: str) -> Writing[None]:
+        """Which values of a key many of the new rows have."""
+        rows = sum(file.rows for file in epoch.new_files(self.name))
+        stored = epoch.new(self.name, self.schema)
+        if stored is None or self.schema[name].type not in (STRING, BIGINT, INT):
+            return
+        missing = exp.Is(this=column(name), expression=exp.Null())
+        value = exp.Cast(this=column(name), to=exp.DataType.build("string"))
+        counts = select(
+            stored.query,
+            {_VALUE: value, _ROWS: exp.Count(this=exp.Star())},
+            [exp.Not(this=missing)],
+            [column(name)],
+        )
+        many = select(counts, None, [column(_ROWS) >= number(least_frequent(rows))])
+        found = yield Write(f"frequent {name} of {self.name}", many, _COUNTS, partial=True)
+        if found.table is not None:
+            counted = found.table.to_pydict()
+            epoch.statistics.note_frequent(
+                self.name, name, zip(counted[_VALUE], counted[_ROWS], strict=True), rows
+            )
 
     @property
     def split_by(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
@@ -89,15 +89,25 @@ class DescribedJoin:
             yield "   " + step_text(self.graph, step, later) + self._rows_in_words(step)
 
     def _rows_in_words(self, step: JoinStep) -> str:
-        rows = self.hourly_rows(step)
-        return f", gives {rows}" if rows.known else ""
+        rows, seen = self.hourly_rows(step), self.seen_rows(step)
+        told = f", gives {rows}" if rows.known else ""
+        return f"{told}; seen: {seen}" if seen.known else told
 
     def hourly_rows(self, step: JoinStep) -> Cost:
-        """Rows that come out of a join, as the order was chosen by them."""
+        """Rows that come out of a join, by all that is known of its inputs and of other joins."""
         if self.sizes is None:
             return unknown_cost(ROWS)
-        rows = self.sizes.rows(mask_of(inputs_of((step.left, step.right))))
-        return Cost(Estimated(rows * HOUR), ROWS)
+        inputs = frozenset(inputs_of((step.left, step.right)))
+        load = self.sizes.load
+        others = {one: rows for one, rows in load.seen.items() if not inputs <= one}
+        sizes = JoinSizes(self.graph, replace(load, seen=others), self.sizes.spans)
+        return Cost(Estimated(sizes.rows(mask_of(inputs)) * HOUR), ROWS)
+
+    def seen_rows(self, step: JoinStep) -> Cost:
+        """Rows that came out of a join when it ran last."""
+        seen = {} if self.sizes is None else self.sizes.load.seen
+        rows = seen.get(frozenset(inputs_of((step.left, step.right))))
+        return unknown_cost(ROWS) if rows is None else Cost(Estimated(rows * HOUR), ROWS)
 
     def _others(self, orders: list[JoinOrder]) -> Iterator[str]:
         names = [self.name(order) for order in orders]
@@ -117,6 +127,7 @@ class DescribedJoin:
                     "left": order_text(step.left, self.names),
                     "right": order_text(step.right, self.names),
                     "rows": self.hourly_rows(step).to_json(),
+                    "seen": self.seen_rows(step).to_json(),
                 }
                 for step in self.chosen.steps
             ],

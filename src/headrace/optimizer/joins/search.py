@@ -12,8 +12,9 @@ Paper: Window Join Reordering, Section 6.1, Section 6.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 
 from headrace.cost.join_sizes import mask_of
@@ -52,6 +53,15 @@ class JoinOrder:
 
 def join_cost(graph: JoinGraph, load: JoinLoad) -> JoinCost:
     """The cost model of a graph under a load."""
+    return JoinCost(graph, load, *_times_of(graph))
+
+
+@lru_cache(maxsize=256)
+def _times_of(
+    graph: JoinGraph,
+) -> tuple[Mapping[tuple[int, int], float | None], frozenset[tuple[int, int]]]:
+    """For each pair of inputs the stretch of time in which their rows meet, if it is bounded, and
+    the pairs that share a window; asked for several times in each epoch."""
     spans: dict[tuple[int, int], float | None] = {}
     windows: set[tuple[int, int]] = set()
     nested = implied_windows(graph)
@@ -66,7 +76,7 @@ def join_cost(graph: JoinGraph, load: JoinLoad) -> JoinCost:
                 isinstance(time, SameWindow) and time.window.overlap == 1 for time in written
             ):
                 windows.add((one, other))
-    return JoinCost(graph, load, spans, frozenset(windows))
+    return spans, frozenset(windows)
 
 
 def cost_of(order: Order, costs: JoinCost) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +27,8 @@ class Answers:
     error: str | None = None
     #: Whether the error is that of a store, and not of the definition.
     unreachable: bool = False
+    #: Rows that came out of the steps of joins, by the join and its inputs.
+    joined: Counter[tuple[str, tuple[int, ...]]] = field(default_factory=Counter)
     _seen: list[Sequence[Any]] = field(default_factory=list)
     _inner: list[Sequence[Any]] = field(default_factory=list)
     _tables: list[pa.Table] = field(default_factory=list)
@@ -35,6 +38,8 @@ class Answers:
             self.error, self.unreachable = answer["error"], "store" in answer
             return
         self._seen.append(answer["seen"])
+        # Rows are told apart by what they are joined by: no two parts find the same.
+        self.joined.update(answer["joined"])
         self._inner.append(answer.get("inner") or ())
         seen = dict(zip(self.piece.translated.write.watch, answer["seen"], strict=True))
         split = self.piece.split

@@ -24,6 +24,7 @@ from headrace.engine.checkpoint import processes
 from headrace.engine.checkpoint.files import Files, is_local, plain_path
 from headrace.engine.checkpoint.hadoop_files import OBJECT_STORES
 from headrace.engine.execution.duckdb import (
+    join_profile,
     kernel,
     local_index,
     probe_kernel,
@@ -51,7 +52,15 @@ from headrace.operators.write import Write, Written, WrittenFile
 from headrace.settings import Settings
 
 # The kernel travels with the job, so that executors need not have this package installed.
-for module in (kernel, probe_kernel, probe_samples, local_index, remote_files, processes):
+for module in (
+    kernel,
+    join_profile,
+    probe_kernel,
+    probe_samples,
+    local_index,
+    remote_files,
+    processes,
+):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 #: Tasks that try a store: it need not be all of a large cluster.
@@ -279,6 +288,7 @@ class BucketExecutor:
                 self.learnt.failed[write.label] = answers.error
             return Outcome(f"Spark, because of {answers.error}")
         written = answers.written()
+        self._inputs.note_joined(answers.joined)
         if write.folder:
             written = replace(written, files=self._published(write, written.files))
         return Outcome("DuckDB in one task" if cut is None else f"DuckDB, {_text(cut)}", written)

@@ -17,6 +17,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from headrace.engine.execution.duckdb.join_profile import (
+    begin_counting,
+    end_counting,
+    joined_rows,
+)
 from headrace.engine.execution.duckdb.local_index import local_folder, worker_memory
 from headrace.engine.execution.duckdb.probe_kernel import ProbeJoinKernel
 from headrace.engine.execution.duckdb.probe_samples import statistics_of
@@ -199,34 +204,51 @@ class _Task:
         return learnt
 
     def _write(self, piece: Spec, begun: list[str]) -> Spec:
+        answer: Spec = {"write": piece["write"], "files": [], "seen": [], "joined": {}}
+        if not piece.get("joins"):
+            self._write_all(piece, begun, answer)
+            return answer
+        begin_counting(self._connection)
+        try:
+            self._write_all(piece, begun, answer)
+        finally:
+            end_counting(self._connection)
+        return answer
+
+    def _write_all(self, piece: Spec, begun: list[str], answer: Spec) -> None:
         connection = self._connection
-        answer: Spec = {"write": piece["write"], "files": [], "seen": []}
         inner = piece["inner"]
         if inner is not None:
             connection.execute(f'CREATE OR REPLACE TEMP TABLE "{inner["name"]}" AS {inner["sql"]}')
+            self._count_joined(piece, answer)
             answer["inner"] = self._row(f'SELECT {inner["watch"]} FROM "{inner["name"]}"')
         rows = f"({piece['sql']})"
         whole = None
         if len(piece["outputs"]) + bool(piece["watch"]) > 1:
             whole = f"whole_{piece['write']}"
             connection.execute(f'CREATE OR REPLACE TEMP TABLE "{whole}" AS {piece["sql"]}')
+            self._count_joined(piece, answer)
             rows = f'"{whole}"'
         if piece["computes_all"]:
             # DuckDB leaves out what nobody asks for, and with it what fails there.
             watch = f"{piece['watch']}, " if piece["watch"] else ""
             every = f"SELECT {watch}max(hash(every_row)) FROM {rows} AS every_row"
             answer["seen"] = self._row(every)[:-1]
+            self._count_joined(piece, answer)
         elif piece["watch"]:
             answer["seen"] = self._row(f"SELECT {piece['watch']} FROM {rows}")
+            self._count_joined(piece, answer)
         for output in piece["outputs"]:
             query = f"SELECT {piece['columns']} FROM {rows} WHERE {output['where']}"
             if output["folder"] is None:
                 answer["table"] = _as_bytes(connection.sql(query).to_arrow_table())
+                self._count_joined(piece, answer)
                 continue
             path = f"{output['folder']}/{output['name']}-{uuid.uuid4().hex[:12]}.parquet"
             begun.append(path)
             local = path if _is_local(path) else self._files.new_file()
             count, size = _write_file(connection, query, local)
+            self._count_joined(piece, answer)
             if not count:
                 _remove(local)
                 continue
@@ -237,7 +259,11 @@ class _Task:
             connection.execute(f'DROP TABLE "{whole}"')
         if inner is not None:
             connection.execute(f'DROP TABLE "{inner["name"]}"')
-        return answer
+
+    def _count_joined(self, piece: Spec, answer: Spec) -> None:
+        """Note the rows of the joins that the last statement ran, if it ran any."""
+        if piece.get("joins"):
+            answer["joined"] |= joined_rows(self._connection)
 
     def _local(self, source: Spec) -> Spec:
         """An input with its files where DuckDB can read them."""

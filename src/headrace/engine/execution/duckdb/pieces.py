@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from headrace.definitions.join_tree import is_watched
 from headrace.engine.checkpoint.files import is_local, plain_path
 from headrace.engine.execution.duckdb.meanings import Untranslatable, duckdb_type, same_kind
 from headrace.engine.execution.duckdb.parts import files_of_part, row_condition
@@ -140,6 +141,7 @@ def _add(spec: dict[str, Any], piece: Piece) -> None:
         readings[name] = f"{origin} {column} {piece.part}/{piece.parts}"
         spec["inputs"][readings[name]] = _reading(source, column, piece)
     names = write.schema.names if write.keep is None else write.keep.columns
+    texts = [translated.sql, *(translated.inner or {}).values()]
     spec["pieces"].append(
         {
             "write": piece.index,
@@ -148,6 +150,7 @@ def _add(spec: dict[str, Any], piece: Piece) -> None:
             "inner": translated.inner,
             "watch": translated.watch,
             "computes_all": write.computes_all,
+            "joins": any(is_watched(text) for text in texts),
             "columns": ", ".join(map(identifier, names)),
             "outputs": outputs(piece),
         }
