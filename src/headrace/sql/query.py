@@ -45,10 +45,11 @@ from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Relation, Visible, relation
 from headrace.sql.select import SelectBinder
 from headrace.sql.typing import CoercionError, common_type
+from headrace.sql.views import View
 from headrace.sql.volatile import moving_times
 from headrace.sql.words import refuse_left_over
 
-Catalog = Mapping[str, Source | Table]
+Catalog = Mapping[str, Source | Table | View]
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class QueryBinder:
     origins: Origins = field(default_factory=Origins)
     #: From which part of the text joins and aggregates came.
     places: dict[Node, exp.Expr] = field(default_factory=dict)
+    #: The views that the text names.
+    views: dict[str, View] = field(default_factory=dict)
 
     def bind(self, tree: exp.Expr) -> Node:
         """The plan of a whole query, of which every part was read."""
@@ -330,7 +333,11 @@ class QueryBinder:
         wanted = folded(name)
         if wanted in self.relations:
             return self.relations[wanted]
-        return next((n for key, n in self.catalog.items() if folded(key) == wanted), None)
+        found = next((n for key, n in self.catalog.items() if folded(key) == wanted), None)
+        if isinstance(found, View):
+            self.views.setdefault(wanted, found)
+            return found.plan
+        return found
 
 
 _CLAUSES: tuple[tuple[str, str, str], ...] = (
