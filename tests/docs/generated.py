@@ -22,8 +22,8 @@ from tests.support.registering import registered
 
 #: Refusals that no query by itself meets.
 _WITHOUT_TEXT = {
-    "VIEW_CYCLE": "a view that reads itself: the view v would read itself by way of w; a view reads "
-    "streams, tables, and views that do not read it",
+    "VIEW_CYCLE": "a view that reads itself: the view v would read itself by way of w; a view "
+    "reads streams, tables, and views that do not read it",
     "INVALID_BUILDER_CALL": "a call of the builder that has no meaning",
 }
 _PART = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
