@@ -288,10 +288,14 @@ REFUSALS: tuple[Refusal, ...] = (
     # Joins
     Refusal(
         "CROSS_JOIN",
-        "a cross join of streams never ends",
-        "write JOIN … ON with equal keys and a time condition",
+        "nothing joins these inputs, and a cross join of streams never ends",
+        "write JOIN … ON with equal keys and a time condition, or say them in the WHERE",
     ),
-    Refusal("NATURAL_JOIN", "NATURAL JOIN is not supported", "write JOIN … USING (column)"),
+    Refusal(
+        "NATURAL_JOIN",
+        "the sides of the NATURAL JOIN have no column name in common",
+        "write JOIN … ON, with equal keys",
+    ),
     Refusal(
         "SEMI_JOIN",
         "{kind} join is not supported",
