@@ -263,3 +263,81 @@ def test_columns_that_only_the_data_tells(cli: Run, pipeline: Path) -> None:
     # Spark takes a time in JSON for a string, and this is said as `headrace explain` says it.
     assert "the time column 'ts' of stream 'bids' is string, not timestamp" in error
     assert "line 3, column 11" in error
+
+
+VIEWS = """\
+views:
+  - name: very_dear
+    sql: SELECT * FROM high WHERE price > 50
+  - name: high
+    sql: |
+      SELECT auction, price
+      FROM bids
+      WHERE price > 5
+queries:
+  - name: by_view
+    sql: SELECT price, auction FROM high
+  - name: twice
+    sql: SELECT * FROM very_dear
+"""
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_views_are_read_in_any_order(cli: Run, pipeline: Path) -> None:
+    pipeline.write_text(PIPELINE.replace("queries:\n", VIEWS))
+    code, out, error = cli("merge", pipeline)
+    assert code == 0, error
+    assert re.search(r"by_view.*dear|dear.*by_view", out)
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "price > 5\n",
+            "price > 5 LIMIT 3\n",
+            "LIMIT over a stream has no first rows (FILE: line 16,",
+        ),
+        ("FROM high WHERE", "FROM hih WHERE", "'hih' (FILE: line 11, column 10)"),
+        (
+            "auction FROM high",
+            "x FROM hgh",
+            "no stream, table or view 'hgh' (FILE: line 19, column",
+        ),
+        (
+            "FROM bids\n",
+            "FROM very_dear\n",
+            "VIEW_CYCLE: the view very_dear would read itself by way of high (FILE: line 11,",
+        ),
+        (
+            "FROM bids\n",
+            "FROM HIGH\n",
+            "VIEW_CYCLE: the view high would read itself (FILE: line 15, column 12)",
+        ),
+    ],
+)
+def test_errors_of_views_are_placed_in_the_file(
+    cli: Run, pipeline: Path, old: str, new: str, message: str
+) -> None:
+    assert old in VIEWS
+    pipeline.write_text(PIPELINE.replace("queries:\n", VIEWS.replace(old, new, 1)))
+    code, out, error = cli("merge", pipeline)
+    assert (code, out) == (1, "")
+    assert message.replace("FILE", str(pipeline)) in error
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_views_of_several_files(cli: Run, pipeline: Path) -> None:
+    pipeline.write_text(PIPELINE.replace("queries:\n", VIEWS))
+    other = pipeline.parent / "other.yaml"
+    other.write_text(pipeline.read_text())
+    assert cli("merge", pipeline, other)[0] == 0
+    other.write_text(PIPELINE.replace("queries:\n", VIEWS.replace("price > 5\n", "price > 6\n")))
+    code, _, error = cli("merge", pipeline, other)
+    assert code == 1
+    assert "'high' is not the 'high' of" in error
+    other.write_text(PIPELINE.replace("name: bids", "name: high").replace("FROM bids", "FROM high"))
+    code, _, error = cli("merge", pipeline, other)
+    assert code == 1
+    assert "the view 'high' is a stream or table of another file" in error

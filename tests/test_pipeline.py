@@ -17,6 +17,7 @@ from headrace.pipeline import (
     StreamSpec,
     TableSpec,
     Trigger,
+    ViewSpec,
     load_pipeline,
     parse_pipeline,
 )
@@ -164,8 +165,14 @@ def test_blank_first_lines_of_a_block_count() -> None:
         ("format: rate", "format: [rate]", (16, 13), "'format' must be text, not a list", None),
         ("name: ticks", "name: on", (15, 11), "must be text, not true or false", 'quote it: "on"'),
         ("name: ticks", "name: a-b", (15, 11), "'a-b' cannot be a name", "letters"),
-        ("name: ticks", "name: Bids", (15, 11), "a second stream or table named 'Bids'", "line 7"),
-        ("name: person", "name: bids", (19, 11), "a second stream or table named", "line 7"),
+        (
+            "name: ticks",
+            "name: Bids",
+            (15, 11),
+            "a second stream, table or view named 'Bids'",
+            "line 7",
+        ),
+        ("name: person", "name: bids", (19, 11), "a second stream, table or view named", "line 7"),
         ("name: all_ticks", "name: hot", (30, 11), "a second query named 'hot'", "line 23"),
         ("10 seconds", "10 secnds", (13, 12), "unknown unit 'secnds'", "seconds"),
         ("10 seconds", "-10 seconds", (13, 12), "delay must not be negative", None),
@@ -244,3 +251,51 @@ def test_no_text_raises_anything_else(start: int, length: int, insert: str) -> N
     except PipelineError as error:
         errors.append(error)
     assert all(error.position is not None and "\n" not in str(error) for error in errors)
+
+
+VIEWS = """\
+views:
+  - name: dear
+    sql: |
+      SELECT auction, price
+      FROM bids
+  - {name: cheap, sql: SELECT * FROM dear}
+"""
+
+
+def test_views() -> None:
+    text = WHOLE.replace("queries:\n", VIEWS + "queries:\n")
+    dear, cheap = parse_pipeline(text, file="p.yaml").views
+    assert dear == ViewSpec(
+        "dear", "SELECT auction, price\nFROM bids\n", NOWHERE, NOWHERE, sql_is_block=True
+    )
+    assert dear.position_in_file(Position(2, 6)) == Position(26, 12, "p.yaml")
+    assert cheap.position_in_file(Position(1, 10)) == Position(27, 24, "p.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "message", "hint"),
+    [
+        ("name: dear", "name: Bids", (23, 11), "a second stream, table or view", "line 7"),
+        ("name: cheap", "name: DEAR", (27, 12), "a second stream, table or view", "line 23"),
+        ("name: dear", "name: a b", (23, 11), "'a b' cannot be a name", "letters"),
+        ("    sql: |\n", "    sq: |\n", (24, 5), "a view has no key 'sq'", "'sql'?"),
+        (", sql: SELECT * FROM dear", "", (27, 5), "a view needs 'sql'", "add"),
+    ],
+)
+def test_errors_in_views_say_where_and_what(
+    old: str, new: str, where: tuple[int, int], message: str, hint: str
+) -> None:
+    assert old in VIEWS
+    error = refused(WHOLE.replace("queries:\n", VIEWS.replace(old, new, 1) + "queries:\n"))
+    assert message in error.message
+    assert hint in (error.hint or "")
+    assert at(error) == where
+
+
+def test_a_view_with_values_of_the_environment() -> None:
+    text = MINIMAL + "views:\n- name: v\n  sql: |\n    SELECT * FROM ${WHERE} x JOIN nowhere\n"
+    view = parse_pipeline(text, file="p.yaml", environment={"WHERE": "some_stream"}).views[0]
+    assert view.sql == "SELECT * FROM some_stream x JOIN nowhere\n"
+    place = view.position_in_file(Position(1, view.sql.index("nowhere") + 1))
+    assert text.splitlines()[place.line - 1][place.column - 1 :] == "nowhere"

@@ -23,9 +23,10 @@ from headrace.sql import Catalog, FunctionTypes
 from headrace.sql.functions_table import AGGREGATE_SYNONYMS, AGGREGATES
 from headrace.sql.query import QueryBinder, require_stream
 from headrace.sql.refusals import refuse
+from headrace.sql.views import View, with_those_below
 
-#: Turns a plan into a query of the session.
-MakeQuery = Callable[[Node], Any]
+#: Turns a plan, and the views that it reads, into a query of the session.
+MakeQuery = Callable[[Node, tuple[View, ...]], Any]
 
 _HOW = {
     "inner": ("", ""),
@@ -80,7 +81,7 @@ class QueryBuilder:
         function_type: FunctionTypes | None = None,
         time_zone: str | None = None,
     ) -> QueryBuilder:
-        """A stream or a table to begin with."""
+        """A stream, a table or a view to begin with."""
         context = BuilderContext(catalog, make_query, function_type, time_zone)
         table = exp.Table(this=exp.to_identifier(name, quoted=True))
         select = exp.Select(expressions=[exp.Star()]).from_(table)
@@ -118,7 +119,8 @@ class QueryBuilder:
 
     def query(self) -> Any:
         """The session's query, which can be explained, written and started."""
-        plan = self.plan
+        binder = self.context.binder()
+        plan = binder.bind(self.syntax)
         require_stream(plan, self.syntax)
         if self.context.make_query is None:
             refuse(
@@ -127,7 +129,7 @@ class QueryBuilder:
                 what_it_is="this query belongs to no session",
                 advice="begin with hr.read(name)",
             )
-        return self.context.make_query(plan)
+        return self.context.make_query(plan, with_those_below(binder.views.values()))
 
     @property
     def writeStream(self) -> Any:

@@ -70,7 +70,7 @@ class SqlError(HeadraceError):
 
 
 class StreamError(HeadraceError):
-    """A stream or table that cannot be registered or read."""
+    """A stream, table or view that cannot be registered or read."""
 
     condition = "INVALID_STREAM"
 

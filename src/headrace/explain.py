@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import dedent
 from typing import Any, Protocol
 
 from headrace.cost.rows import flow_cost, row_flow
@@ -24,6 +25,7 @@ from headrace.plan.window_graph import graph_cluster
 from headrace.planner.decision import Alternative
 from headrace.planner.explaining import Section
 from headrace.redaction import redacted, redacted_json
+from headrace.sql.views import View
 from headrace.stats.catalog import NO_STATISTICS, Statistics
 
 MODES = ("simple", "extended", "cost", "json", "dot")
@@ -50,6 +52,8 @@ class Explanation:
     executors: Sequence[str] = ()
     #: What the engine advises, besides what the plan and the statistics show.
     advice: Sequence[str] = ()
+    #: What the text names and the plan has in its place.
+    views: Sequence[View] = ()
 
 
 def explain(query: Explanation, mode: str = "simple") -> str:
@@ -63,6 +67,7 @@ def _text(query: Explanation, mode: str) -> str:
     match mode:
         case "simple":
             return _joined(
+                _views_section(query),
                 _plan_section(query),
                 *_decision_sections(query),
                 _steps_section(query),
@@ -70,6 +75,7 @@ def _text(query: Explanation, mode: str) -> str:
             )
         case "extended":
             return _joined(
+                _views_section(query),
                 _section("As written", plan_text(query.logical)),
                 _rules_section(query.optimized),
                 _plan_section(query),
@@ -105,6 +111,12 @@ def _joined(*sections: str) -> str:
 
 def _section(title: str, body: str) -> str:
     return f"== {title} ==\n{body}"
+
+
+def _views_section(query: Explanation) -> str:
+    """The views that the plan has in it, each as it was written."""
+    written = [f"{v.name}\n{_indented(dedent(v.text).strip())}" for v in query.views]
+    return _section("Views", "\n".join(written)) if written else ""
 
 
 def _plan_section(query: Explanation) -> str:
@@ -203,6 +215,10 @@ def _as_json(query: Explanation) -> dict[str, Any]:
     plan = query.optimized.plan
     flows = row_flow(plan, query.statistics)
     return {
+        "views": [
+            {"name": view.name, "sql": view.text, "reads": [below.name for below in view.reads]}
+            for view in query.views
+        ],
         "logical": to_json(query.logical),
         "optimized": to_json(plan),
         "hash": plan_hash(plan),

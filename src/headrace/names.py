@@ -99,7 +99,7 @@ def quoted(name: str) -> str:
 
 
 def relation_name_advice(name: str) -> str | None:
-    """What to do about a name that no stream or table can have; None if it is a good one."""
+    """What to do about a name that no stream, table or view can have; None if it is a good one."""
     if not name or not all(_is_word(letter) for letter in name):
         return "use letters, digits and '_'"
     return _length_advice(name)

@@ -1,4 +1,4 @@
-"""A pipeline file: streams, tables, queries and sinks, read from YAML without Spark.
+"""A pipeline file: streams, tables, views, queries and sinks, read from YAML without Spark.
 
 The dataclasses say what a file may hold, ``load_pipeline`` reads one. Every error names file, line
 and column (``yaml_nodes`` has the walk that makes this possible). Values may come from the
@@ -31,6 +31,7 @@ __all__ = [
     "StreamSpec",
     "TableSpec",
     "Trigger",
+    "ViewSpec",
     "load_pipeline",
     "parse_pipeline",
 ]
@@ -38,9 +39,10 @@ __all__ = [
 OUTPUT_MODES = ("append", "update")
 SINK_FORMATS = ("parquet", "memory", "console", "results", "noop")
 
-_KEYS = ("streams", "tables", "queries", "checkpoint", "trigger", "settings")
+_KEYS = ("streams", "tables", "views", "queries", "checkpoint", "trigger", "settings")
 _TABLE_KEYS = ("name", "format", "path", "schema", "options")
 _STREAM_KEYS = (*_TABLE_KEYS, "time", "delay", "ttl", "idle")
+_VIEW_KEYS = ("name", "sql")
 _QUERY_KEYS = ("name", "sql", "outputMode", "sink")
 _SINK_KEYS = ("format", "path", "options")
 
@@ -94,8 +96,39 @@ class SinkSpec(_Shown):
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+class _WithSql:
+    """Has SQL of the file, whose places are places in the file."""
+
+    sql_at: Position
+    sql_is_block: bool
+    sql_written: Substituted | None
+
+    def position_in_file(self, inside: Position) -> Position:
+        """Turn a position inside the SQL into one in the pipeline file."""
+        if self.sql_is_block:
+            if self.sql_written is not None:
+                inside = self.sql_written.position_written(inside)
+            line, indent = self.sql_at.line, self.sql_at.column - 1
+            return Position(line + inside.line - 1, indent + inside.column, self.sql_at.file)
+        # In a quoted or folded scalar the lines of the SQL are not the lines of the file.
+        return self.sql_at
+
+
 @dataclass(frozen=True, repr=False)
-class QuerySpec(_Shown):
+class ViewSpec(_WithSql, _Shown):
+    """A query with a name, for other queries to read."""
+
+    name: str
+    sql: str
+    at: Position = field(compare=False)
+    # As for a query.
+    sql_at: Position = field(compare=False)
+    sql_is_block: bool = field(compare=False)
+    sql_written: Substituted | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, repr=False)
+class QuerySpec(_WithSql, _Shown):
     """A standing query with its sink."""
 
     name: str
@@ -109,16 +142,6 @@ class QuerySpec(_Shown):
     sql_is_block: bool = field(compare=False)
     # How it stands in the file, if values from the environment were put in.
     sql_written: Substituted | None = field(default=None, compare=False, repr=False)
-
-    def position_in_file(self, inside: Position) -> Position:
-        """Turn a position inside the SQL into one in the pipeline file."""
-        if self.sql_is_block:
-            if self.sql_written is not None:
-                inside = self.sql_written.position_written(inside)
-            line, indent = self.sql_at.line, self.sql_at.column - 1
-            return Position(line + inside.line - 1, indent + inside.column, self.sql_at.file)
-        # In a quoted or folded scalar the lines of the SQL are not the lines of the file.
-        return self.sql_at
 
 
 @dataclass(frozen=True)
@@ -139,6 +162,7 @@ class Pipeline(_Shown):
     checkpoint: str
     trigger: Trigger
     settings: Mapping[str, str]
+    views: tuple[ViewSpec, ...] = ()
 
 
 def load_pipeline(path: str | Path, environment: Mapping[str, str] | None = None) -> Pipeline:
@@ -195,6 +219,7 @@ def _pipeline(root: yaml.Node, context: Context) -> Pipeline:
     top = Fields(root, context, "a pipeline", _KEYS)
     streams = top.each("streams", _stream)
     tables = top.each("tables", _table)
+    views = top.each("views", _view)
     queries = top.each("queries", _query)
     pipeline = Pipeline(
         streams=streams,
@@ -203,13 +228,14 @@ def _pipeline(root: yaml.Node, context: Context) -> Pipeline:
         checkpoint=top.path("checkpoint", required=True) or "",
         trigger=top.one("trigger", _trigger) or Trigger(),
         settings=_settings(top),
+        views=views,
     )
     if not streams:
         raise PipelineError("a pipeline needs at least one stream", position=top.here("streams"))
     if not queries:
         raise PipelineError("a pipeline needs at least one query", position=top.here("queries"))
-    relations: list[StreamSpec | TableSpec] = [*streams, *tables]
-    _refuse_duplicates("stream or table", relations)
+    relations: list[StreamSpec | TableSpec | ViewSpec] = [*streams, *tables, *views]
+    _refuse_duplicates("stream, table or view", relations)
     _refuse_duplicates("query", queries)
     return pipeline
 
@@ -239,6 +265,18 @@ def _table(node: yaml.Node, context: Context) -> TableSpec:
         schema=fields.optional_text("schema"),
         options=_plain(fields.options("options")),
         at=fields.here("name"),
+    )
+
+
+def _view(node: yaml.Node, context: Context) -> ViewSpec:
+    fields = Fields(node, context, "a view", _VIEW_KEYS)
+    return ViewSpec(
+        name=fields.name("name", relation_name_advice),
+        sql=fields.text("sql", required=True),
+        at=fields.here("name"),
+        sql_at=fields.text_start("sql"),
+        sql_is_block=fields.is_block("sql"),
+        sql_written=fields.written("sql"),
     )
 
 
@@ -305,7 +343,7 @@ def _plain(options: Mapping[str, tuple[str, Position]]) -> dict[str, str]:
 
 
 def _refuse_duplicates(
-    what: str, specs: Sequence[StreamSpec | TableSpec] | Sequence[QuerySpec]
+    what: str, specs: Sequence[StreamSpec | TableSpec | ViewSpec] | Sequence[QuerySpec]
 ) -> None:
     seen: dict[str, Position] = {}
     for spec in specs:

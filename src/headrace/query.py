@@ -31,6 +31,7 @@ from headrace.planner import early_aggregation
 from headrace.planner.decision import RankedPlan
 from headrace.planner.explaining import ranked_plans, sections
 from headrace.redaction import conceal_options
+from headrace.sql.views import View
 from headrace.stats.catalog import Statistics
 
 _unnamed = itertools.count(1)
@@ -50,10 +51,12 @@ class Query:
         statistics: Callable[[], Statistics],
         logical: Node,
         forced: Node | None = None,
+        views: tuple[View, ...] = (),
     ) -> None:
         self._engine = engine
         self._statistics = statistics
         self._forced = forced
+        self._views = views
         self.plan = logical
 
     @property
@@ -88,6 +91,7 @@ class Query:
             self._statistics(),
             sections(explained.planned),
             explained.executors,
+            views=self._views,
         )
         return explain(described, mode)
 
@@ -107,7 +111,7 @@ class Query:
             if isinstance(early, DescribedEarly):
                 forced = with_early(plan, early.shape.node, ", ".join(inputs) or "none")
                 explaining.alone(forced, _as_sink(forced))
-                return Query(self._engine, self._statistics, self.plan, forced)
+                return self._with_plan(forced)
             raise QueryError(
                 f"the query cannot be aggregated early: {early.reason}",
                 condition="INVALID_EARLY_AGGREGATION",
@@ -136,7 +140,7 @@ class Query:
             if isinstance(steps, Refusal):
                 reasons.append(steps.reason)
                 continue
-            return Query(self._engine, self._statistics, self.plan, with_order(plan, join, wanted))
+            return self._with_plan(with_order(plan, join, wanted))
         reasons = [*fixed_joins(plan), *reasons] or ["the query joins no streams"]
         raise QueryError(
             f"the joins cannot run in that order: {reasons[0]}",
@@ -150,7 +154,10 @@ class Query:
             raise QueryError(
                 "that alternative belongs to another query", hint="take one of alternatives()"
             )
-        return Query(self._engine, self._statistics, self.plan, alternative.plan)
+        return self._with_plan(alternative.plan)
+
+    def _with_plan(self, forced: Node) -> Query:
+        return Query(self._engine, self._statistics, self.plan, forced, self._views)
 
     @property
     def writeStream(self) -> QueryWriter:

@@ -22,7 +22,7 @@ from headrace.query import Query, QueryHandle, QueryWriter
 from headrace.redaction import redacted_json
 from headrace.registration import check_plan
 from headrace.settings import Settings, read_settings
-from headrace.sql import AskedFunction, plan_query
+from headrace.sql import AskedFunction, View, plan_query, plan_view
 from headrace.sql.places import NO_PLACES, Places
 from headrace.stats.catalog import Statistics
 
@@ -57,12 +57,12 @@ class Headrace:
         self._spark = session
         self._engine = Engine(session, checkpoint, self._settings())
         self._engine.ask_failed_queries = lambda: self._settings().failed_queries
-        self._catalog: dict[str, Source | Table] = {}
+        self._catalog: dict[str, Source | Table | View] = {}
 
     def _settings(self) -> Settings:
         return read_settings(dict(self._spark.conf.getAll))
 
-    # Streams and tables
+    # Streams, tables and views
 
     def stream(
         self,
@@ -110,20 +110,47 @@ class Headrace:
         self._engine.add_table(table, df)
         self._catalog[name] = table
 
+    def view(self, name: str, text: str) -> None:
+        """Name a query, for other queries to read as they read a stream.
+
+        The text is planned and checked now, and runs only as part of queries that read the view.
+        It may read other views.
+        """
+        self._check_name(name)
+        view, places = plan_view(name, text, self._catalog, self._function_type, self._time_zone())
+        self._check_plan(view.plan, places)
+        self._catalog[name] = view
+
     def drop(self, name: str) -> None:
-        """Forget a stream that no running query reads."""
-        self._engine.remove_stream(name)
-        del self._catalog[known_as(name, self._catalog) or name]
+        """Forget a stream that no running query reads, or a view; no view may read it.
+
+        Queries that read the view stay what they are, whether they run or not.
+        """
+        known = known_as(name, self._catalog) or name
+        found = self._catalog.get(known)
+        readers = [view.name for view in self._views() if _reads(view, found)]
+        if readers:
+            what = "view" if isinstance(found, View) else "stream"
+            raise StreamError(
+                f"{what} {known!r} is read by the view {' and the view '.join(readers)}",
+                hint="drop what reads it first",
+            )
+        if not isinstance(found, View):
+            self._engine.remove_stream(name)
+        del self._catalog[known]
+
+    def _views(self) -> list[View]:
+        return [relation for relation in self._catalog.values() if isinstance(relation, View)]
 
     def _check_name(self, name: str) -> None:
         advice = relation_name_advice(name)
         if advice is not None:
-            raise StreamError(f"{name!r} is no name for a stream or table", hint=advice)
+            raise StreamError(f"{name!r} is no name for a stream, table or view", hint=advice)
         known = known_as(name, self._catalog)
         if known is not None:
             but = "" if known == name else "; case makes no difference"
             raise StreamError(
-                f"there is a stream or table named {known!r} already{but}",
+                f"there is a {_kind(self._catalog[known])} named {known!r} already{but}",
                 hint="choose another name",
             )
 
@@ -132,10 +159,10 @@ class Headrace:
     def sql(self, text: str) -> Query:
         """A query from SQL text."""
         parsed = plan_query(text, self._catalog, self._function_type, self._time_zone())
-        return self._query(parsed.plan, parsed.places)
+        return self._query(parsed.plan, parsed.views, parsed.places)
 
     def read(self, name: str) -> QueryBuilder:
-        """A stream or table to build a query from, with PySpark's names."""
+        """A stream, table or view to build a query from, with PySpark's names."""
         from headrace.builder import QueryBuilder
 
         return QueryBuilder.read(
@@ -146,11 +173,16 @@ class Headrace:
             self._time_zone(),
         )
 
-    def _query(self, plan: Node, places: Places = NO_PLACES) -> Query:
+    def _query(self, plan: Node, views: tuple[View, ...], places: Places = NO_PLACES) -> Query:
         """A query that can run, or the reason why it cannot."""
-        check_plan(plan, places, self._engine.settings.disabled_rules)
+        self._check_plan(plan, places)
+        return Query(self._engine, self.statistics, plan, views=views)
+
+    def _check_plan(self, plan: Node, places: Places) -> None:
+        """Raise the reason why a plan cannot run; a view of tables runs as part of others only."""
+        if plan.streams():
+            check_plan(plan, places, self._engine.settings.disabled_rules)
         check_expressions(self._engine.executor.session, plan, places.of)
-        return Query(self._engine, self.statistics, plan)
 
     def _time_zone(self) -> str | None:
         return self._spark.conf.get("spark.sql.session.timeZone", None)
@@ -217,6 +249,18 @@ class Headrace:
     def explanation(self, mode: str = "simple") -> str:
         """What :meth:`explain` prints."""
         return explain_merged(self._engine.explaining.merged(), mode)
+
+
+def _kind(relation: Source | Table | View) -> str:
+    """What a person would call it."""
+    return type(relation).__name__.lower() if not isinstance(relation, Source) else "stream"
+
+
+def _reads(view: View, other: Source | Table | View | None) -> bool:
+    """Whether a view reads another, or a stream itself or through others."""
+    if isinstance(other, View):
+        return other in view.reads
+    return isinstance(other, Source) and other.stream in view.plan.streams()
 
 
 def _columns(df: DataFrame) -> tuple[Field, ...]:

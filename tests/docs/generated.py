@@ -23,6 +23,12 @@ from tests.support.registering import registered
 
 #: Aggregates of two columns.
 _OF_TWO = {"corr", "covar_pop", "covar_samp", "max_by", "min_by"}
+#: Refusals that no query by itself meets.
+_WITHOUT_TEXT = {
+    "VIEW_CYCLE": "a view that reads itself: the view v would read itself by way of w; a view "
+    "reads streams, tables, and views that do not read it",
+    "INVALID_BUILDER_CALL": "a call of the builder that has no meaning",
+}
 _PART = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
 
@@ -58,7 +64,7 @@ def refusals_part() -> str:
     for refusal in REFUSALS:
         example = next((e for e in EXAMPLES if e.condition == refusal.name), None)
         if example is None:
-            lines.append(f"| `{refusal.name}` | | a call of the builder that has no meaning |")
+            lines.append(f"| `{refusal.name}` | | {_WITHOUT_TEXT[refusal.name]} |")
             continue
         sql = example.sql.replace(MARK, "")
         lines.append(f"| `{refusal.name}` | `{_cell(sql)}` | {_cell(_error(sql))} |")

@@ -39,7 +39,7 @@ def test_every_window_form_is_shown() -> None:
 @pytest.mark.parametrize(("code", "sql"), list(zip(BUILT, SAME_IN_SQL, strict=True)))
 def test_builders_mean_the_same_as_sql(code: str, sql: str) -> None:
     def read(name: str) -> QueryBuilder:
-        return QueryBuilder.read(name, CATALOG, lambda plan: plan)
+        return QueryBuilder.read(name, CATALOG, lambda plan, views: plan)
 
     names: dict[str, object] = {"hr": SimpleNamespace(read=read)}
     exec(code, names)

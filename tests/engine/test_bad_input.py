@@ -109,7 +109,7 @@ def test_sql_that_cannot_be_a_query(hr: Headrace, text: str, condition: str, wor
         ({"time": "ts", "delay": "soon"}, "INVALID_DURATION", "cannot read the duration 'soon'"),
         ({"time": "ts", "delay": "-1 second"}, "INVALID_STREAM", "is negative"),
         ({"time": "ts", "ttl": "0 seconds"}, "INVALID_DURATION", "must be positive"),
-        ({"time": "ts", "name": "bids"}, "INVALID_STREAM", "there is a stream or table named"),
+        ({"time": "ts", "name": "bids"}, "INVALID_STREAM", "there is a stream named"),
         ({"time": "ts", "name": "two words"}, "INVALID_STREAM", "use letters, digits and '_'"),
     ],
 )

@@ -244,7 +244,7 @@ def test_names_that_cannot_work_are_refused(spark: SparkSession, tmp_path: Path)
     hr = Headrace(spark, str(tmp_path / "checkpoint"))
     clock = spark.readStream.format("rate").load()
     for name in ("", "a b", "a.b", "a/b", "..", "100%", "it's", "`", "a-b", "x" * 256, "\n"):
-        with pytest.raises(StreamError, match="is no name for a stream or table"):
+        with pytest.raises(StreamError, match="is no name for a stream, table or view"):
             hr.stream(name, clock, time="timestamp")
     for name in ("", "a b", "a.b", "../x", "a%b", "`q`", "x" * 256):
         with pytest.raises(QueryError, match="is no name for a query"):

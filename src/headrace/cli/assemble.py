@@ -1,4 +1,4 @@
-"""From a pipeline file to an engine: readers, tables and queries, errors placed in the file."""
+"""From a pipeline file to an engine: all that it names, with errors placed in the file."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headrace.cli.views import in_reading_order
 from headrace.errors import HeadraceError, Position
-from headrace.pipeline import Pipeline, PipelineError, QuerySpec, StreamSpec, TableSpec
+from headrace.pipeline import (
+    Pipeline,
+    PipelineError,
+    QuerySpec,
+    StreamSpec,
+    TableSpec,
+    ViewSpec,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +39,9 @@ def assemble(spark: SparkSession, pipeline: Pipeline) -> tuple[Headrace, dict[st
     for table in pipeline.tables:
         with _placed(table.at):
             hr.table(table.name, read_table(spark, table))
+    for view in in_reading_order(pipeline.views):
+        with _placed(view.at, view):
+            hr.view(view.name, view.sql)
     queries = {}
     for spec in pipeline.queries:
         with _placed(spec.at, spec):
@@ -57,7 +68,7 @@ def read_table(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 @contextmanager
-def _placed(at: Position, query: QuerySpec | None = None) -> Iterator[None]:
+def _placed(at: Position, query: QuerySpec | ViewSpec | None = None) -> Iterator[None]:
     """Give an error its place in the pipeline file: its own in the SQL, else that of the entry."""
     from pyspark.errors import PySparkException
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json as json_text
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from headrace.cli.console import err
+from headrace.cli.views import in_reading_order
 from headrace.errors import HeadraceError, Position
 from headrace.names import folded, known_as, spelling
 from headrace.pipeline import (
@@ -27,6 +29,7 @@ from headrace.pipeline import (
     SinkSpec,
     StreamSpec,
     TableSpec,
+    ViewSpec,
     load_pipeline,
 )
 from headrace.redaction import redacted_json
@@ -36,8 +39,9 @@ if TYPE_CHECKING:
     from headrace.merge import GlobalPlan
     from headrace.plan.nodes import Node, Source, Table
     from headrace.plan.types import Schema
+    from headrace.sql import View
 
-_Spec = TypeVar("_Spec", StreamSpec, TableSpec)
+_Spec = TypeVar("_Spec", StreamSpec, TableSpec, ViewSpec)
 
 # Refusals that Spark may overrule: it has more functions, and columns that folders are named by.
 _ONLY_SPARK_KNOWS = ("UNKNOWN_FUNCTION", "UNKNOWN_COLUMN")
@@ -182,10 +186,22 @@ def _read(files: Sequence[Path]) -> Pipeline:
     for file in files:
         if file.suffix == ".sql":
             _add(queries, file, [_sql_query(file)])
+    streams = _united([(file, s) for file, pipeline in found for s in pipeline.streams])
+    tables = _united([(file, t) for file, pipeline in found for t in pipeline.tables])
+    views = _united([(file, v) for file, pipeline in found for v in pipeline.views])
+    inputs = {folded(s.name) for s in streams} | {folded(t.name) for t in tables}
+    for view in views:
+        if folded(view.name) in inputs:
+            raise PipelineError(
+                f"the view {view.name!r} is a stream or table of another file",
+                hint="choose another name",
+                position=view.at,
+            )
     return replace(
         found[0][1],
-        streams=_united([(file, s) for file, pipeline in found for s in pipeline.streams]),
-        tables=_united([(file, t) for file, pipeline in found for t in pipeline.tables]),
+        streams=streams,
+        tables=tables,
+        views=views,
         queries=tuple(queries.values()),
     )
 
@@ -230,6 +246,8 @@ def _plans(pipeline: Pipeline, settings: Settings, debug: bool) -> list[Node]:
     catalog = _catalog(pipeline)
     if catalog is not None:
         try:
+            for view in in_reading_order(pipeline.views):
+                catalog[view.name] = _viewed(view, catalog, pipeline)
             return [_planned(query, catalog, pipeline, settings) for query in pipeline.queries]
         except PipelineError as error:
             if error.condition not in _ONLY_SPARK_KNOWS:
@@ -242,34 +260,54 @@ def _plans(pipeline: Pipeline, settings: Settings, debug: bool) -> list[Node]:
         return [query.optimized.plan for query in queries.values()]
 
 
+def _viewed(
+    view: ViewSpec, catalog: Mapping[str, Source | Table | View], pipeline: Pipeline
+) -> View:
+    from headrace.sql import plan_view
+
+    zone = pipeline.settings.get("spark.sql.session.timeZone")
+    with _placed(view):
+        return plan_view(view.name, view.sql, catalog, time_zone=zone)[0]
+
+
 def _planned(
-    query: QuerySpec, catalog: Mapping[str, Source | Table], pipeline: Pipeline, settings: Settings
+    query: QuerySpec,
+    catalog: Mapping[str, Source | Table | View],
+    pipeline: Pipeline,
+    settings: Settings,
 ) -> Node:
     from headrace.optimizer import optimize
     from headrace.optimizer.demands import check_demands
     from headrace.sql import plan_query
 
     zone = pipeline.settings.get("spark.sql.session.timeZone")
-    try:
+    with _placed(query):
         parsed = plan_query(query.sql, catalog, time_zone=zone)
         optimized = optimize(parsed.plan, settings.disabled_rules).plan
         check_demands(optimized, parsed.places, settings.disabled_rules)
+        return optimized
+
+
+@contextmanager
+def _placed(spec: QuerySpec | ViewSpec) -> Iterator[None]:
+    """Give an error of the SQL its place in the file."""
+    try:
+        yield
     except HeadraceError as error:
-        place = query.at if error.position is None else query.position_in_file(error.position)
+        place = spec.at if error.position is None else spec.position_in_file(error.position)
         raise PipelineError(
             error.message, hint=error.hint, position=place, condition=error.condition
         ) from error
-    return optimized
 
 
-def _catalog(pipeline: Pipeline) -> dict[str, Source | Table] | None:
+def _catalog(pipeline: Pipeline) -> dict[str, Source | Table | View] | None:
     """Streams and tables from what the files say of them; None where that is not enough, or not
     right, about which Spark has the last word."""
     from headrace.plan.nodes import Table
 
     if "spark.sql.timestampType" in pipeline.settings:
         return None
-    catalog: dict[str, Source | Table] = {}
+    catalog: dict[str, Source | Table | View] = {}
     for stream in pipeline.streams:
         source = _source(stream)
         if source is None:

@@ -25,6 +25,7 @@ from headrace.optimizer.rules import (
     early_aggregation,
     fold_constants,
     largest_window_only,
+    make_outer_join_inner,
     merge_filters,
     merge_projections,
     prune_columns,
@@ -61,6 +62,8 @@ STAGES: tuple[Stage, ...] = (
         (
             push_filter_through_project.RULE,
             push_filter_through_union.RULE,
+            # Before conditions move into a join, which is what its kind allows.
+            make_outer_join_inner.RULE,
             push_filter_into_join.RULE,
             push_filter_through_aggregate.RULE,
             merge_filters.RULE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -10,7 +10,16 @@ from sqlglot import exp
 from headrace.errors import DurationError
 from headrace.names import folded
 from headrace.plan.durations import DAY, LONGEST, format_duration
-from headrace.plan.expressions import Call, Cast, Column, Expr, conjunction, conjuncts, window_time
+from headrace.plan.expressions import (
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Literal,
+    conjunction,
+    conjuncts,
+    window_time,
+)
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Aggregate,
@@ -86,11 +95,17 @@ def bind_join(
     expressions: MakeBinder,
     origins: Origins,
     emits_window: bool,
+    ties: Sequence[Expr] = (),
 ) -> Relation:
-    """The join of two relations, refused where it could never forget or never be final."""
-    kind = _kind(join)
+    """The join of two relations, refused where it could never forget or never be final.
+
+    ``ties`` are further parts of its condition, bound already.
+    """
+    kind = _kind(join, bool(ties))
     sides = Side.of(left), Side.of(right)
     condition, columns = _condition(join, sides, kind, expressions, origins)
+    for part in ties:
+        _sort_in(part, condition, sides, origins)
     time = _time(join, sides, condition, origins)
     _check(join, sides, kind, condition, time)
     node = Join(
@@ -117,14 +132,25 @@ def bind_join(
     return Relation(node, columns, None, nullable)
 
 
-def _kind(join: exp.Join) -> JoinKind:
+def joined_columns(left: Relation, right: Relation, join: exp.Join, origins: Origins) -> Relation:
+    """The columns that an inner join shows; as a plan it has only that of its left side."""
+    columns = left.qualified().columns + right.qualified().columns
+    names = _names_in_common(join, left, right)
+    if names:
+        sides = Side(left, frozenset(), frozenset()), Side(right, frozenset(), frozenset())
+        unused = Condition([], [], [], [])
+        columns = _using(names, join, sides, JoinKind.INNER, unused, origins)
+    return Relation(left.node, columns, None)
+
+
+def _kind(join: exp.Join, tied: bool) -> JoinKind:
     method = (join.args.get("method") or "").upper()
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
-    if method == "NATURAL":
-        refuse("NATURAL_JOIN", join)
-    if method or kind in ("STRAIGHT", "ASOF"):
+    if method not in ("", "NATURAL") or kind in ("STRAIGHT", "ASOF"):
         refuse("UNSUPPORTED_CLAUSE", join, clause=f"{method or kind} JOIN")
     if kind == "CROSS":
+        if tied:
+            return JoinKind.INNER
         refuse("CROSS_JOIN", join)
     if kind in ("SEMI", "ANTI"):
         advice = {
@@ -147,17 +173,35 @@ def _condition(
     left, right = sides[0].relation.qualified(), sides[1].relation.qualified()
     columns = left.columns + right.columns
     condition = Condition([], [], [], [])
-    if join.args.get("using"):
-        columns = _using(join, sides, kind, condition, origins)
+    names = _names_in_common(join, sides[0].relation, sides[1].relation)
+    if names:
+        columns = _using(names, join, sides, kind, condition, origins)
     on = join.args.get("on")
     if on is not None:
         binder = replace(expressions(columns, origins), no_aggregates="ON")
         for part in conjuncts(binder.condition(on, "ON")):
+            if part == _TRUE:
+                continue
             _sort_in(part, condition, sides, origins)
     return condition, columns
 
 
+_TRUE = Literal(True, BOOLEAN)
+
+
+def _names_in_common(join: exp.Join, left: Relation, right: Relation) -> list[exp.Identifier]:
+    """The names of USING, or for NATURAL those that both sides have."""
+    if (join.args.get("method") or "").upper() != "NATURAL":
+        return join.args.get("using") or []
+    shown = {folded(c.name) for c in right.columns if not c.hidden}
+    common = [c.name for c in left.columns if not c.hidden and folded(c.name) in shown]
+    if not common:
+        refuse("NATURAL_JOIN", join)
+    return [exp.to_identifier(name, quoted=True) for name in common]
+
+
 def _using(
+    identifiers: list[exp.Identifier],
     join: exp.Join,
     sides: tuple[Side, Side],
     kind: JoinKind,
@@ -168,7 +212,8 @@ def _using(
     left, right = sides[0].relation.qualified(), sides[1].relation.qualified()
     merged: list[Visible] = []
     names: set[str] = set()
-    for identifier in join.args["using"]:
+    for identifier in identifiers:
+        place = identifier if position_of(identifier) else join
         name = folded(identifier.name)
         pair = []
         for side in (left, right):
@@ -178,13 +223,13 @@ def _using(
                 which = "left" if side is left else "right"
                 shown = f"the {which} side has {', '.join(known)}"
                 advice = did_you_mean(identifier.name, known, shown)
-                refuse("UNKNOWN_COLUMN", identifier, name=identifier.name, advice=advice)
+                refuse("UNKNOWN_COLUMN", place, name=identifier.name, advice=advice)
             pair.append(found[0])
         try:
             key = _key(pair[0].expr, pair[1].expr)
         except CoercionError as error:
             what = f"USING ({identifier.name}): {error}"
-            refuse("TYPE_MISMATCH", identifier, what_it_is=what, advice="write ON with a CAST")
+            refuse("TYPE_MISMATCH", place, what_it_is=what, advice="write ON with a CAST")
         _sort_in(Call("=", key, BOOLEAN), condition, sides, origins)
         kept = pair[1] if kind == JoinKind.RIGHT else pair[0]
         expr = kept.expr
@@ -308,7 +353,7 @@ def _within(join: exp.Join, sides: tuple[Side, Side], condition: Condition) -> I
     if lower is not None and upper is not None and lower > upper:
         refuse(
             "EMPTY_INTERVAL",
-            join.args.get("on"),
+            join.args.get("on") or join,
             lower=format_duration(lower),
             upper=format_duration(upper),
         )

@@ -37,7 +37,7 @@ from headrace.plan.output_modes import output_modes
 from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW
 from headrace.sql import functions_table as table
 from headrace.sql.expressions import ExpressionBinder, FunctionTypes, Origins
-from headrace.sql.joins import bind_join
+from headrace.sql.joins import bind_join, joined_columns
 from headrace.sql.places import Places
 from headrace.sql.positions import position_of
 from headrace.sql.reading import refuse_unread, watched
@@ -45,10 +45,12 @@ from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Relation, Visible, relation
 from headrace.sql.select import SelectBinder
 from headrace.sql.typing import CoercionError, common_type
+from headrace.sql.views import View
 from headrace.sql.volatile import moving_times
+from headrace.sql.where_ties import Tie, Ties, find_ties, is_bare, is_inner
 from headrace.sql.words import refuse_left_over
 
-Catalog = Mapping[str, Source | Table]
+Catalog = Mapping[str, Source | Table | View]
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,10 @@ class QueryBinder:
     origins: Origins = field(default_factory=Origins)
     #: From which part of the text joins and aggregates came.
     places: dict[Node, exp.Expr] = field(default_factory=dict)
+    #: The views that the text names.
+    views: dict[str, View] = field(default_factory=dict)
+    #: The conditions of each SELECT's WHERE that its joins have taken, by identity.
+    taken: dict[int, list[exp.Expr]] = field(default_factory=dict)
 
     def bind(self, tree: exp.Expr) -> Node:
         """The plan of a whole query, of which every part was read."""
@@ -166,7 +172,8 @@ class QueryBinder:
             for join in joined.walk():
                 if isinstance(join, Join) and join.order is not None:
                     self.places.setdefault(join, node.args["hint"])
-        plan = SelectBinder(self.expressions, node, from_clause, self.origins).plan()
+        taken = self.taken.get(id(node), [])
+        plan = SelectBinder(self.expressions, node, from_clause, self.origins, taken).plan()
         if "LATE_AGGREGATION" in hints:
             plan = _aggregated(plan, "late", node.args["hint"])
         if "EARLY_AGGREGATION" in hints:
@@ -185,7 +192,9 @@ class QueryBinder:
 
     def source(self, node: exp.Select) -> Node:
         """What a SELECT reads, with its WHERE and before its columns are chosen."""
-        binder = SelectBinder(self.expressions, node, self._from(node), self.origins)
+        source = self._from(node)
+        taken = self.taken.get(id(node), [])
+        binder = SelectBinder(self.expressions, node, source, self.origins, taken)
         binder.filter_rows()
         return binder.source.node
 
@@ -272,21 +281,53 @@ class QueryBinder:
     def _joined(self, node: exp.Expr, emitting: int | None) -> tuple[Relation, list[Join]]:
         """The relations of a FROM joined from left to right, and the joins in that order."""
         first = node.args["from_"].this if isinstance(node, exp.Select) else node
-        result = self._relation(first)
-        joins: list[Join] = []
         clauses = first.args.get("joins") or []
         clauses = clauses + (node.args.get("joins") or [] if node is not first else [])
-        for index, clause in enumerate(clauses):
+        relations = [self._relation(first)]
+        for clause in clauses:
             right = self._relation(clause.this)
+            known = {folded(alias) for relation in relations for alias in relation.aliases}
             for alias in right.aliases:
-                if folded(alias) in (folded(known) for known in result.aliases):
+                if folded(alias) in known:
                     refuse("DUPLICATE_ALIAS", clause.this, name=alias)
-            emits = index == emitting
-            result = bind_join(result, right, clause, self.expressions, self.origins, emits)
+            relations.append(right)
+        ties = self._ties(node, relations, clauses)
+        order = list(range(len(relations)))
+        if ties.found and all(map(is_bare, clauses)):
+            order = ties.order(len(relations))
+        result, joins, used = relations[0], [], list[Tie]()
+        for index, new in enumerate(order[1:]):
+            clause, found = clauses[new - 1], ties.between(order[: index + 1], new)
+            result = bind_join(
+                result,
+                relations[new],
+                clause,
+                self.expressions,
+                self.origins,
+                index == emitting,
+                [tie.part for tie in found],
+            )
             assert isinstance(result.node, Join)
             self.places.setdefault(result.node, clause)
             joins.append(result.node)
+            used += found
+        ties.take(used)
+        self.taken[id(node)] = ties.taken
+        if order != sorted(order):
+            result = replace(result, columns=_in_text_order(result.columns, relations))
         return result, joins
+
+    def _ties(self, node: exp.Expr, relations: list[Relation], clauses: list[exp.Join]) -> Ties:
+        """What the WHERE of a SELECT says of the joins of its FROM."""
+        if not clauses or not isinstance(node, exp.Select) or not all(map(is_inner, clauses)):
+            return Ties()
+        shown = relations[0]
+        for right, clause in zip(relations[1:], clauses, strict=True):
+            shown = joined_columns(shown, right, clause, self.origins)
+        binder = replace(self.expressions(shown.columns, self.origins), no_aggregates="WHERE")
+        return find_ties(
+            node, relations, clauses, lambda condition: binder.condition(condition, "WHERE")
+        )
 
     def _relation(self, node: exp.Expr) -> Relation:
         match node:
@@ -330,7 +371,11 @@ class QueryBinder:
         wanted = folded(name)
         if wanted in self.relations:
             return self.relations[wanted]
-        return next((n for key, n in self.catalog.items() if folded(key) == wanted), None)
+        found = next((n for key, n in self.catalog.items() if folded(key) == wanted), None)
+        if isinstance(found, View):
+            self.views.setdefault(wanted, found)
+            return found.plan
+        return found
 
 
 _CLAUSES: tuple[tuple[str, str, str], ...] = (
@@ -433,6 +478,13 @@ def _in_one_window(joined: Relation, windowed: list[Join], mention: exp.Expr) ->
         tests.append(Call("<", (time, end), BOOLEAN))
     predicate = conjunction(tests)
     return joined if predicate is None else replace(joined, node=Filter(joined.node, predicate))
+
+
+def _in_text_order(columns: tuple[Visible, ...], relations: list[Relation]) -> tuple[Visible, ...]:
+    """The columns of a join as the text names its inputs, and after them what the join makes."""
+    aliases = [alias for relation in relations for alias in relation.aliases]
+    place = {alias: number for number, alias in enumerate(aliases)}
+    return tuple(sorted(columns, key=lambda c: place.get(c.alias or "", len(place))))
 
 
 _NO_COLUMN = Column("", TIMESTAMP)

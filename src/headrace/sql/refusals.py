@@ -35,8 +35,8 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         "NOT_A_QUERY",
         "{statement} is not a standing query",
-        "write a SELECT; register streams and tables with stream() and table(), and write results "
-        "with writeStream",
+        "write a SELECT; register streams, tables and views with stream(), table() and view(), and "
+        "write results with writeStream",
     ),
     Refusal(
         "NOT_UNDERSTOOD", "{what_it_is} is not understood here, and would be ignored", "{advice}"
@@ -142,12 +142,17 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("SUBQUERY", "{kind} subquery is not supported", "write it as a JOIN"),
     Refusal("RECURSIVE", "a recursive WITH is not supported", "write the steps as joins"),
     Refusal(
+        "VIEW_CYCLE",
+        "the view {name} would read itself{through}",
+        "a view reads streams, tables, and views that do not read it",
+    ),
+    Refusal(
         "VALUES", "{kind} as a relation is not supported", "register it as a table with table()"
     ),
     Refusal("LAMBDA", "functions with a lambda (x -> …) are not supported", "{advice}"),
     Refusal("PARAMETER", "parameter {marker} has no value", "put the value into the text"),
     # Names
-    Refusal("UNKNOWN_RELATION", "no stream or table {name!r}", "{advice}"),
+    Refusal("UNKNOWN_RELATION", "no stream, table or view {name!r}", "{advice}"),
     Refusal("UNKNOWN_COLUMN", "no column {name!r}", "{advice}"),
     Refusal("UNKNOWN_FUNCTION", "no function {name}()", "{advice}"),
     Refusal("UNKNOWN_FIELD", "{of} has no field {name!r}", "{advice}"),
@@ -283,10 +288,14 @@ REFUSALS: tuple[Refusal, ...] = (
     # Joins
     Refusal(
         "CROSS_JOIN",
-        "a cross join of streams never ends",
-        "write JOIN … ON with equal keys and a time condition",
+        "nothing joins these inputs, and a cross join of streams never ends",
+        "write JOIN … ON with equal keys and a time condition, or say them in the WHERE",
     ),
-    Refusal("NATURAL_JOIN", "NATURAL JOIN is not supported", "write JOIN … USING (column)"),
+    Refusal(
+        "NATURAL_JOIN",
+        "the sides of the NATURAL JOIN have no column name in common",
+        "write JOIN … ON, with equal keys",
+    ),
     Refusal(
         "SEMI_JOIN",
         "{kind} join is not supported",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -12,6 +13,7 @@ from headrace.plan.expressions import (
     Column,
     Expr,
     Named,
+    conjunction,
 )
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
@@ -27,6 +29,7 @@ from headrace.sql.joins import MakeBinder
 from headrace.sql.names import spark_name
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Relation, Visible, field_of, resolve
+from headrace.sql.where_ties import where_conjuncts
 from headrace.sql.windows import WindowCall
 
 
@@ -38,6 +41,8 @@ class SelectBinder:
     node: exp.Select
     source: Relation
     origins: Origins
+    #: The conditions of the WHERE that joins have taken.
+    taken: Sequence[exp.Expr] = ()
 
     def binder(self, **settings: object) -> ExpressionBinder:
         if isinstance(_below_filters(self.source.node), Join):
@@ -48,9 +53,20 @@ class SelectBinder:
     def filter_rows(self) -> None:
         where = self.node.args.get("where")
         if where is not None:
-            predicate = self.binder(no_aggregates="WHERE").condition(where.this, "WHERE")
+            predicate = self._rest_of(where.this)
+            if predicate is None:
+                return
             self._no_window_calls(predicate)
             self.source = replace(self.source, node=Filter(self.source.node, predicate))
+
+    def _rest_of(self, where: exp.Expr) -> Expr | None:
+        """The WHERE without what joins have taken of it."""
+        binder = self.binder(no_aggregates="WHERE")
+        if not self.taken:
+            return binder.condition(where, "WHERE")
+        taken = {id(node) for node in self.taken}
+        rest = [node for node in where_conjuncts(where) if id(node) not in taken]
+        return conjunction([binder.condition(node, "WHERE") for node in rest])
 
     def plan(self) -> Node:
         self.filter_rows()
