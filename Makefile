@@ -48,7 +48,7 @@ test-all: $(STAMP) ## all tests but those of an hour
 
 # It prints the seed; with the same seed, the same rows come and the same things break.
 chaos: $(STAMP) ## kill the engine at random moments, and compare with the oracle (KILLS=50 SEED=7)
-	@$(JAVA)$(BIN)/python -m tests.engine.chaos --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+	@$(JAVA)$(BIN)/python -m tests.engine.crashes.chaos --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 lint: $(STAMP) ## ruff and mypy --strict
 	@$(BIN)/ruff check .

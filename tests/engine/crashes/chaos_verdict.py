@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from tests.engine.chaos_plot import QUERIES, Data, Row, Standing, expected, newest
+from tests.engine.crashes.chaos_plot import QUERIES, Data, Row, Standing, expected, newest
 from tests.support.compare import arrow_rows, difference, plain_rows
 from tests.support.script import read_epoch
 

@@ -19,7 +19,7 @@ from headrace.engine.checkpoint.processes import Process, is_alive, process_of, 
 from headrace.errors import CheckpointError
 from headrace.state.committed import Committed, Intent
 from tests.conftest import REPOSITORY
-from tests.engine.test_checkpoint import FILES, put, with_file
+from tests.engine.checkpoint.test_checkpoint import FILES, put, with_file
 
 ELSEWHERE = Process("elsewhere.example", 4711, "another boot", "pid:[1]", "12345")
 #: Opens a checkpoint, says so, and goes on until it is killed.

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from tests.engine.chaos import Life, random_lives, run
-from tests.engine.chaos_plot import QUERIES, STREAMS, Data, expected
-from tests.engine.test_crash import Host, host
+from tests.engine.crashes.chaos import Life, random_lives, run
+from tests.engine.crashes.chaos_plot import QUERIES, STREAMS, Data, expected
+from tests.engine.crashes.test_crash import Host, host
 from tests.support.compare import assert_same_rows
 
 __all__ = ["host"]

@@ -25,7 +25,7 @@ from headrace.plan.nodes import OutputMode, Source
 from headrace.plan.types import STRING, TIMESTAMP, Schema
 from headrace.sql import plan_query
 from tests.conftest import REPOSITORY
-from tests.engine.crash_child import ASLEEP, QUERIES, STREAMS, TOTALS, TWO_SINKS
+from tests.engine.crashes.crash_child import ASLEEP, QUERIES, STREAMS, TOTALS, TWO_SINKS
 from tests.support.compare import arrow_rows, assert_same_rows
 from tests.support.oracle import run_epochs
 from tests.support.script import Stream, at, read_epoch, span
@@ -315,7 +315,7 @@ def note_as_done(folder: Path, stream: str, batch: int) -> None:
 
 
 def _command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "tests.engine.crash_child", *map(str, arguments)]
+    return [sys.executable, "-m", "tests.engine.crashes.crash_child", *map(str, arguments)]
 
 
 def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:

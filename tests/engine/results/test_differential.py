@@ -7,7 +7,7 @@ compaction are always part of what is tested.
 
 Most groups hold queries that tasks can run, and run them in this process, which takes a sixth of
 the time; the others hold any query, and go on with the other executor after the restart. A failure
-prints the seed of its group, and ``python -m tests.engine.test_differential SEED`` runs that group
+prints the seed of its group, and ``python -m tests.engine.results.test_differential SEED`` runs it
 alone (``tasks SEED`` one of tasks, ``idle SEED`` one with streams that are idle at times).
 """
 

@@ -1,8 +1,10 @@
 """The processes of the tests on an object store, each with a Spark that can read it.
 
-python -m tests.engine.object_store_child files ENDPOINT FOLDER   tries file operations
-python -m tests.engine.object_store_child run ENDPOINT FOLDER     runs a query; dies where told
-python -m tests.engine.object_store_child tasks ENDPOINT FOLDER   runs queries there and here
+``python -m tests.engine.checkpoint.object_store_child COMMAND ENDPOINT FOLDER``, where the command is
+
+    files   tries file operations
+    run     runs a query; dies where told
+    tasks   runs queries there and here
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from headrace.engine.checkpoint.processes import Process, this_process
 from headrace.state.arrangement import StateFile
 from headrace.state.committed import Intent
 from headrace.state.publication import Publication
-from tests.engine.test_checkpoint import put
+from tests.engine.checkpoint.test_checkpoint import put
 
 EPOCHS = 3
 #: The files that each epoch stages, by query.

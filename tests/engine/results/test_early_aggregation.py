@@ -7,7 +7,7 @@ middle, and merges its files early.
 
 Most groups hold queries that tasks can run, and run them in this process; the others hold any
 query, and some of these go on with Spark's operators. ``python -m
-tests.engine.test_early_aggregation SEED`` runs a group again, ``tasks SEED`` one of tasks.
+tests.engine.results.test_early_aggregation SEED`` runs a group again, ``tasks SEED`` one of tasks.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ rows: rows that meet somebody, rows that meet nobody, or both. Aggregated late, 
 planner chooses, all beside each other in one engine. What must come out is computed here, pair by
 pair in Python: the rows, or which errors there may be.
 
-``python -m tests.engine.test_failing_rows SEED [EXECUTOR]`` runs one of them.
+``python -m tests.engine.epochs.test_failing_rows SEED [EXECUTOR]`` runs one of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Queries that come and go: what they are, when they do, and the process that is killed meanwhile.
 
-python -m tests.engine.churn_child FOLDER PLACE   plays a part of CUT_SHORT; dies at the place
+python -m tests.engine.crashes.churn_child FOLDER PLACE   plays CUT_SHORT; dies at the place
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from headrace.failpoints import VARIABLE
 from headrace.query import QueryHandle
-from tests.engine.crash_child import own_spark
+from tests.engine.crashes.crash_child import own_spark
 from tests.support.script import Stage, Stream
 from tests.support.stage import WAIT_SECONDS
 

@@ -42,7 +42,7 @@ def child(store: Any, folder: Path, command: str, **environment: str) -> str:
     """What a process says; one that is told where to die must."""
     finished = subprocess.run(
         [
-            *(sys.executable, "-m", "tests.engine.object_store_child"),
+            *(sys.executable, "-m", "tests.engine.checkpoint.object_store_child"),
             *(command, store.endpoint, str(folder)),
         ],
         cwd=REPOSITORY,

@@ -16,7 +16,7 @@ from headrace.plan.join_graph import topmost_joins
 from headrace.plan.nodes import OutputMode
 from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
-from tests.engine.test_join_orders import BEGIN, CATALOG
+from tests.engine.results.test_join_orders import BEGIN, CATALOG
 from tests.support.compare import assert_same_rows
 from tests.support.engine import run_engine, tiny_executor
 from tests.support.oracle import run_epochs

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.harness.data import EventFiles
 from headrace.native.compare import multiset_difference
 from tests.conftest import REPOSITORY
-from tests.engine.buckets.cluster_child import SQL
+from tests.engine.execution.duckdb.cluster_child import SQL
 
 pytestmark = [pytest.mark.crash, pytest.mark.usefixtures("spark_processes")]
 
@@ -42,7 +42,7 @@ def test_a_killed_executor_changes_nothing(tmp_path: Path) -> None:
         events = EventFiles(6_000, 8, keys=16, step=100, shake=1_000, salt=salt)
         events.write(tmp_path / name)
     child = subprocess.run(
-        [sys.executable, "-m", "tests.engine.buckets.cluster_child", str(tmp_path)],
+        [sys.executable, "-m", "tests.engine.execution.duckdb.cluster_child", str(tmp_path)],
         cwd=REPOSITORY,
         env={k: v for k, v in os.environ.items() if k != "PYSPARK_PYTHON"},
         capture_output=True,

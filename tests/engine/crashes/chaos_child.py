@@ -1,7 +1,7 @@
 """The process that chaos kills: all queries of the plot over one checkpoint.
 
-    python -m tests.engine.chaos_child run FOLDER      runs on and on
-    python -m tests.engine.chaos_child finish FOLDER   runs to the end, and writes result tables
+    python -m tests.engine.crashes.chaos_child run FOLDER      runs on and on
+    python -m tests.engine.crashes.chaos_child finish FOLDER   runs to the end, and writes results
 
 It says on its output how far it is: ``session``, ``running``, and in the end ``done``; or
 ``refused`` or ``stopped`` with a condition, where the engine does not start or ends by itself. What
@@ -22,8 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace import Headrace
 from headrace.errors import HeadraceError
-from tests.engine.chaos_plot import QUERIES, STREAMS, Standing
-from tests.engine.crash_child import lent_spark, own_spark
+from tests.engine.crashes.chaos_plot import QUERIES, STREAMS, Standing
+from tests.engine.crashes.crash_child import lent_spark, own_spark
 from tests.support.stage import QUICK
 
 SETTINGS = {

@@ -7,8 +7,9 @@ late, and in some sets for every query.
 
 Most sets run on the bucket executor in this process, which takes a fraction of a second; some on
 Spark, where both executors take turns and what only Spark knows is part of the queries. A failure
-prints the smallest set that still fails, and ``python -m tests.engine.test_beside_others SEED``
-runs that set again (``spark SEED`` on Spark).
+prints the smallest set that still fails, and
+``python -m tests.engine.results.test_beside_others SEED`` runs that set again (``spark SEED`` on
+Spark).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def check(chosen: Iterable[int], stage: Stage, tally: Tally, spark: bool = False
         smallest, verdict = shrunk(random_set(seed, spark), stage, SHRINKING)
         lines = [f"set {seed}: {text.splitlines()[0]}" for seed, text in failed.items()]
         lines += ["the first of them made smaller:", str(smallest), *verdict.faults.values()]
-        lines.append(f"python -m tests.engine.test_beside_others {'spark ' * spark}{seed}")
+        lines.append(f"python -m tests.engine.results.test_beside_others {'spark ' * spark}{seed}")
         pytest.fail("\n".join(lines), pytrace=False)
 
 

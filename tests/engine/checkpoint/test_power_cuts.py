@@ -18,7 +18,7 @@ from headrace.engine.checkpoint.files import LocalFiles
 from headrace.state.arrangement import StateFile
 from headrace.state.committed import Committed
 from headrace.state.publication import Publication
-from tests.engine.test_checkpoint import put
+from tests.engine.checkpoint.test_checkpoint import put
 
 
 @dataclass

@@ -16,7 +16,7 @@ from headrace.optimizer import optimize
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Node
 from headrace.sql import Catalog, plan_query, plan_view
-from tests.engine.test_join_orders import (
+from tests.engine.results.test_join_orders import (
     CATALOG,
     PASSES,
     check,

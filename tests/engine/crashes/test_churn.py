@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from headrace.plan.nodes import Node, OutputMode
 from headrace.plan.types import TIMESTAMP, WINDOW
 from tests.conftest import REPOSITORY
-from tests.engine.churn_child import (
+from tests.engine.crashes.churn_child import (
     CUT_AT,
     CUT_SHORT,
     GAP,
@@ -84,7 +84,7 @@ def test_queries_that_come_and_go_and_a_process_that_is_killed(
     spark: SparkSession, tmp_path: Path, place: str, tally: Tally
 ) -> None:
     killed = subprocess.run(
-        [sys.executable, "-m", "tests.engine.churn_child", str(tmp_path), place],
+        [sys.executable, "-m", "tests.engine.crashes.churn_child", str(tmp_path), place],
         cwd=REPOSITORY,
         env=os.environ,
         capture_output=True,

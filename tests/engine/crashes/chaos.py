@@ -1,6 +1,6 @@
 """Chaos: a process is killed again and again, and in the end everything is there, once.
 
-    python -m tests.engine.chaos --kills 50 --seed 7
+    python -m tests.engine.crashes.chaos --kills 50 --seed 7
 
 Queries of every kind run over one checkpoint, in a process that is killed with SIGKILL at random
 moments and started again, while files come in. Meanwhile sinks refuse their rows and are mended,
@@ -32,10 +32,10 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from tests.engine.chaos_child import REFUSED, STOPPED
-from tests.engine.chaos_plot import STREAMS, Data, Row
-from tests.engine.chaos_process import PATIENCE, Process
-from tests.engine.chaos_verdict import FOLDERS, PRINTED, Tallies, judge
+from tests.engine.crashes.chaos_child import REFUSED, STOPPED
+from tests.engine.crashes.chaos_plot import STREAMS, Data, Row
+from tests.engine.crashes.chaos_process import PATIENCE, Process
+from tests.engine.crashes.chaos_verdict import FOLDERS, PRINTED, Tallies, judge
 
 #: So many files of a stream may lie there unread.
 _BACKLOG = 3

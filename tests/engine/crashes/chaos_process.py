@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.failpoints import VARIABLE
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 PATIENCE = 180
 
 
@@ -30,7 +30,7 @@ class Process:
         self.log = log
         with open(log, "w") as output:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "tests.engine.chaos_child", command, str(folder)],
+                [sys.executable, "-m", "tests.engine.crashes.chaos_child", command, str(folder)],
                 cwd=REPOSITORY,
                 env={**environment, **({} if place is None else {VARIABLE: place})},
                 stdin=subprocess.DEVNULL,

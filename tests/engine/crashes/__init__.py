@@ -1,0 +1,1 @@
+"""Processes that are killed: at every step, again and again, while queries come and go."""

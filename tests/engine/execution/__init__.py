@@ -1,0 +1,1 @@
+"""Execution: definitions run by DuckDB, in tasks and in the driver."""

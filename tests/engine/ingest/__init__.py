@@ -1,0 +1,1 @@
+"""Ingest: which batches meet, streams that are silent, and input that cannot be read."""

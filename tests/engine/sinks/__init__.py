@@ -1,0 +1,1 @@
+"""Sinks: whose folders are, and functions that are called."""
