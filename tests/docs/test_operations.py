@@ -41,37 +41,41 @@ def test_every_field_of_progress_is_explained() -> None:
 #: For each fault of the table, the tests that make it happen.
 FAULTS = {
     "the process is killed, or the power fails": [
-        "engine/test_crash.py::test_killed_once",
-        "engine/test_power_cuts.py",
+        "engine/crashes/test_crash.py::test_killed_once",
+        "engine/checkpoint/test_power_cuts.py",
     ],
     "a sink does not take its rows": [
-        "engine/test_outbox.py::test_rows_wait_in_order_and_survive_a_restart",
-        "engine/test_outbox.py::test_a_folder_becomes_a_file_and_a_folder_again",
+        "engine/epochs/test_outbox.py::test_rows_wait_in_order_and_survive_a_restart",
+        "engine/epochs/test_outbox.py::test_a_folder_becomes_a_file_and_a_folder_again",
     ],
-    "the disk under a sink is full": ["engine/test_failures.py::test_a_full_disk_under_a_sink"],
+    "the disk under a sink is full": [
+        "engine/epochs/test_failures.py::test_a_full_disk_under_a_sink"
+    ],
     "more rows wait for a sink than `sink.outboxRows`": [
-        "engine/test_outbox.py::test_too_much_waits_and_the_query_goes_on_from_there"
+        "engine/epochs/test_outbox.py::test_too_much_waits_and_the_query_goes_on_from_there"
     ],
     "a query fails beside others": [
-        "engine/test_failures.py::test_a_failing_expression_hurts_its_own_query_only",
-        "engine/test_failed_queries.py::test_a_mended_query_goes_on_from_the_failed_epoch",
+        "engine/epochs/test_failures.py::test_a_failing_expression_hurts_its_own_query_only",
+        "engine/epochs/test_failed_queries.py::test_a_mended_query_goes_on_from_the_failed_epoch",
     ],
     "the only query fails, or all do": [
-        "engine/test_failures.py::test_the_only_query_fails_and_nothing_is_lost"
+        "engine/epochs/test_failures.py::test_the_only_query_fails_and_nothing_is_lost"
     ],
     "new rows of a stream cannot be read": [
-        "engine/test_failures.py::test_a_file_that_cannot_be_read"
+        "engine/epochs/test_failures.py::test_a_file_that_cannot_be_read"
     ],
-    "a source ends with an error": ["engine/test_failures.py::test_a_source_that_disappears"],
+    "a source ends with an error": [
+        "engine/epochs/test_failures.py::test_a_source_that_disappears"
+    ],
     "a file of the state is damaged or gone, also of rows that wait for a sink or are kept for a "
     "query": [
-        "engine/test_failed_queries.py::test_a_damaged_state_file_stops_everybody",
-        "engine/test_failed_queries.py::test_rows_that_were_kept_are_damaged",
-        "engine/test_outbox.py::test_rows_that_wait_are_damaged",
+        "engine/epochs/test_failed_queries.py::test_a_damaged_state_file_stops_everybody",
+        "engine/epochs/test_failed_queries.py::test_rows_that_were_kept_are_damaged",
+        "engine/epochs/test_outbox.py::test_rows_that_wait_are_damaged",
     ],
-    "the disk of the checkpoint is full": ["engine/test_failures.py::test_a_full_disk"],
-    "another process takes the checkpoint over": ["engine/test_lease.py"],
-    "a folder of a sink belongs to somebody else": ["engine/test_sink_owners.py"],
+    "the disk of the checkpoint is full": ["engine/epochs/test_failures.py::test_a_full_disk"],
+    "another process takes the checkpoint over": ["engine/checkpoint/test_lease.py"],
+    "a folder of a sink belongs to somebody else": ["engine/sinks/test_sink_owners.py"],
 }
 
 

@@ -1,6 +1,6 @@
 """The processes of the tests on an object store, each with a Spark that can read it.
 
-``python -m tests.engine.checkpoint.object_store_child COMMAND ENDPOINT FOLDER``, where the command is
+``python -m tests.engine.checkpoint.object_store_child COMMAND ENDPOINT FOLDER``, with a command of
 
     files   tries file operations
     run     runs a query; dies where told

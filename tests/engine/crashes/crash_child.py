@@ -3,7 +3,7 @@
     python -m tests.engine.crashes.crash_child run FOLDER      runs the queries; dies where told to
     python -m tests.engine.crashes.crash_child sleep FOLDER    the same, where stream r falls silent
     python -m tests.engine.crashes.crash_child finish FOLDER   restarts them and runs to the end
-    python -m tests.engine.crashes.crash_child host            lends its JVM, finishes what it is told
+    python -m tests.engine.crashes.crash_child host            lends its JVM, and does as it is told
 
 Starting a JVM takes longer than all else in these tests. The engine lives in the Python process, so
 a process that attaches to the host's JVM loses as much by SIGKILL as one with a JVM of its own. The
