@@ -21,7 +21,7 @@ from tests.support.query_sets import random_set
 from tests.support.stepped_engine import Circumstances, run_members
 from tests.support.tally import Tally
 
-SETS, PER_TEST = 24, 8
+SETS, PER_TEST = 16, 8
 #: How the names of stores begin that are no query's own.
 STORES = tuple(f"{kind}-" for kind in StoreKind if not kind.is_of_a_query)
 

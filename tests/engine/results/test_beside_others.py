@@ -29,7 +29,7 @@ from tests.support.query_sets import random_set
 from tests.support.seeds import Seeds
 from tests.support.tally import Tally
 
-SETS, PER_TEST = 48, 4
+SETS, PER_TEST = 32, 4
 SPARK_SETS = 3
 #: Seconds in which a failure is made smaller.
 SHRINKING = 20.0

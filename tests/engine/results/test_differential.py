@@ -43,8 +43,8 @@ from tests.support.tally import Tally
 
 QUERIES = 5
 #: Groups of tasks, and those on Spark: first those of the default run.
-TASK_GROUPS, PER_TEST = 36, 6
-SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 6, 54, 3
+TASK_GROUPS, PER_TEST = 24, 6
+SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 3, 57, 3
 EPOCHS = 3
 #: Forms that need luck to put out rows come more often than in the generator's own weights.
 MIX = {**WEIGHTS, "session_join": 2, "three_way_join": 2, "join_window": 3}

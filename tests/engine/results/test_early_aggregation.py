@@ -46,7 +46,7 @@ from tests.support.tally import Tally
 #: So many queries in a group, which has several plans of each.
 TOGETHER = 4
 #: Groups of tasks, and those on Spark: first those of the default run.
-TASK_GROUPS, PER_TEST = 16, 4
+TASK_GROUPS, PER_TEST = 8, 4
 SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 2, 48, 2
 #: Every so many-th group is cut into parts, and one on Spark goes on with its operators after the
 #: restart; the others stay whole and with tasks, which is much faster with so many small queries.

@@ -225,7 +225,9 @@ def crowded_habits(chance: random.Random, step: int, rows: int) -> Habits:
     return replace(dense_habits(chance, step), rows=rows, keys=2, null_value=0.05, late=0.1)
 
 
-@pytest.mark.parametrize("place", range(8))
+@pytest.mark.parametrize(
+    "place", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 8))]
+)
 def test_random_joins(
     place: int, seeds: Seeds, executor: Executor, tmp_path: Path, tally: Tally
 ) -> None:

@@ -173,7 +173,9 @@ def check(
     return results
 
 
-@pytest.mark.parametrize("place", range(12))
+@pytest.mark.parametrize(
+    "place", [*range(6), *(pytest.param(n, marks=pytest.mark.slow) for n in range(6, 12))]
+)
 def test_random_graphs_of_two_to_six_streams(
     place: int, seeds: Seeds, executor: Executor, tmp_path: Path, tally: Tally
 ) -> None:
