@@ -172,7 +172,7 @@ class _SetWriter:
             source = self.catalog[name]
             assert isinstance(source, Source)
             late = chance.choice((0.0, 0.1, 0.3))
-            rows = chance.choice((3, 4, 6))
+            rows = chance.choice((10, 14, 18))
             for index, epoch in enumerate(epochs):
                 now = clock.ahead + (index + 1) * step
                 if clock.leap_after is not None and index > clock.leap_after:
