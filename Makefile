@@ -39,7 +39,7 @@ java: ## find Java 17 or 21, or install it (Debian, as root)
 demo: $(STAMP) ## a minute of standing queries on a live stream (ARGS="--seconds 20")
 	@$(JAVA)$(BIN)/headrace demo $(ARGS)
 
-# Two processes, each with its own Spark: on two cores a third one saved nothing.
+# Two processes, each with its own Spark.
 test: $(STAMP) ## the default tests (ARGS="--seed 7" for other random ones)
 	@$(JAVA)$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
