@@ -21,7 +21,7 @@ Equations 13-22, Appendix B.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
@@ -185,7 +185,3 @@ def plan_name(early: frozenset[int], inputs: int) -> str:
     """
     bits = "".join("1" if index in early else "0" for index in range(inputs))
     return f"EAP{bits}" if early else "LAP"
-
-
-#: Costs by plan, as people are told them.
-Ranking = Mapping[frozenset[int], float]
