@@ -14,7 +14,7 @@ import pytest
 from headrace.cli import main
 from headrace.cli.console import err
 from headrace.cli.merge import ScopeName, StrategyName
-from headrace.merge import Scope, Strategy
+from headrace.merge import MergeStrategy, Scope
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -78,7 +78,7 @@ def pipeline(tmp_path: Path) -> Path:
 
 
 def test_the_choices_are_those_of_merging() -> None:
-    assert [name.value for name in StrategyName] == [strategy.value for strategy in Strategy]
+    assert [name.value for name in StrategyName] == [strategy.value for strategy in MergeStrategy]
     assert [name.value for name in ScopeName] == [scope.value for scope in Scope]
 
 

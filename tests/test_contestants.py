@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from headrace.contestants import (
-    FileStream,
     StandingQuery,
+    StreamFolder,
     open_session,
     refused_by_native,
     run_headrace,
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 def test_one_run_of_each_contestant(spark: SparkSession, tmp_path: Path) -> None:
     events = EventFiles(rows=2_000, files=2, keys=5, step=60).write(tmp_path / "events")
-    stream = FileStream("events", events, EVENTS_SCHEMA, files_per_batch=1)
+    stream = StreamFolder("events", events, EVENTS_SCHEMA, files_per_batch=1)
     queries = [
         StandingQuery("windows", "SELECT k, window, SUM(v) s FROM events GROUP BY k, "
                       "window(ts, '1 minute')"),
@@ -48,7 +48,7 @@ def test_one_run_of_each_contestant(spark: SparkSession, tmp_path: Path) -> None
 
 def test_a_query_that_fails_is_told_of(spark: SparkSession, tmp_path: Path) -> None:
     events = EventFiles(rows=10, files=1).write(tmp_path / "events")
-    stream = FileStream("events", events, EVENTS_SCHEMA)
+    stream = StreamFolder("events", events, EVENTS_SCHEMA)
     broken = StandingQuery("broken", "SELECT k DIV (k - k) AS x FROM events")
     with pytest.raises(QueryError, match="broken"):
         run_headrace(spark, [stream], [broken], tmp_path)
@@ -56,7 +56,7 @@ def test_a_query_that_fails_is_told_of(spark: SparkSession, tmp_path: Path) -> N
 
 def test_what_plain_spark_cannot_do_is_told(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
-    stream = FileStream("events", tmp_path / "events", EVENTS_SCHEMA)
+    stream = StreamFolder("events", tmp_path / "events", EVENTS_SCHEMA)
     queries = [
         StandingQuery("can", "SELECT k FROM events"),
         StandingQuery("cannot", "SELECT k, COUNT(*) n FROM events GROUP BY k, trailing(ts, '1 s')"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace import redaction
 from headrace.environment import substituted
 from headrace.errors import Position
-from headrace.pipeline import Pipeline, PipelineError, Trigger, load_pipeline, parse_pipeline
+from headrace.pipeline import Pipeline, PipelineError, TriggerEntry, load_pipeline, parse_pipeline
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +112,7 @@ def test_typed_fields_read_their_values() -> None:
     assert found.queries[0].name == "hot"
     assert found.streams[0].delay == "5 minutes"
     assert found.streams[0].options == {"more": "7"}
-    assert found.trigger == Trigger()
+    assert found.trigger == TriggerEntry()
     every = read(pipeline(trigger='{processingTime: "${EVERY:-3 seconds}"}'))
     assert every.trigger.processing_time == "3 seconds"
 

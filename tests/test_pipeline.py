@@ -16,7 +16,7 @@ from headrace.pipeline import (
     SinkSpec,
     StreamSpec,
     TableSpec,
-    Trigger,
+    TriggerEntry,
     ViewSpec,
     load_pipeline,
     parse_pipeline,
@@ -116,7 +116,7 @@ def test_everything_a_file_may_say(tmp_path: Path) -> None:
             ),
         ),
         checkpoint=str(tmp_path / "state"),
-        trigger=Trigger(available_now=False, processing_time="2 seconds"),
+        trigger=TriggerEntry(available_now=False, processing_time="2 seconds"),
         settings={
             "spark.sql.shuffle.partitions": "4",
             "spark.headrace.allowQueryChange": "true",
@@ -126,7 +126,7 @@ def test_everything_a_file_may_say(tmp_path: Path) -> None:
 
 def test_a_minimal_file_runs_once_to_the_console() -> None:
     pipeline = parse_pipeline(MINIMAL)
-    assert pipeline.trigger == Trigger(available_now=True)
+    assert pipeline.trigger == TriggerEntry(available_now=True)
     assert pipeline.queries[0].sink == SinkSpec("console")
     assert pipeline.checkpoint == "state"
 

@@ -27,14 +27,14 @@ from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.harness.report import Report, Setup, describe_machine
 from headrace.calibration.join_setting import SCHEMA, write_stream
 from headrace.contestants import (
-    FileStream,
     StandingQuery,
+    StreamFolder,
     empty_folder,
     run_headrace,
     run_native,
 )
 from headrace.cost.early_aggregation import choices, plan_name, published_cost
-from headrace.native.compare import Case, Outcome, difference_between
+from headrace.native.compare import Case, ContestantRun, difference_between
 from headrace.planner.calibration import calibrated
 
 #: A plan chosen by the model is good if it is at most this much slower than the best one.
@@ -188,7 +188,7 @@ class _Bench:
     def _compare(self, case: str, setting: Setting, rows: int, hints: dict[str, str]) -> Case:
         """Plans in turns; results are compared by count and checksum."""
         streams = self._streams(setting, rows)
-        found: dict[str, list[Outcome]] = {}
+        found: dict[str, list[ContestantRun]] = {}
         prints: dict[str, Any] = {}
         for turn in range(self.size.warmups + self.size.repeats):
             names = list(hints)
@@ -216,7 +216,7 @@ class _Bench:
         equal = "difference" not in prints
         return Case(case, equal, rows * len(streams), seconds, ratio, notes)
 
-    def _streams(self, setting: Setting, rows: int) -> list[FileStream]:
+    def _streams(self, setting: Setting, rows: int) -> list[StreamFolder]:
         """Streams that cover the same time; the one of the highest rate has so many rows."""
         span = rows / max(setting.rates)
         streams = []
@@ -231,7 +231,7 @@ class _Bench:
             )
             if not folder.exists():
                 write_stream(folder, count, rate, groups, round(1 / setting.selectivity), number)
-            streams.append(FileStream(name, folder, SCHEMA, delay="0 seconds", files_per_batch=2))
+            streams.append(StreamFolder(name, folder, SCHEMA, delay="0 seconds", files_per_batch=2))
         return streams
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from headrace.calibration.join_setting import JoinSetting
-from headrace.cost.early_aggregation import Derived, StreamFigures, Tuning
+from headrace.cost.early_aggregation import SetFigures, StreamFigures, Tuning
 from headrace.optimizer.early.shape import AggregationJoin, aggregation_join
 from headrace.plan.nodes import Aggregate
 from headrace.planner.early_aggregation import SetLoads, plan_costs
@@ -24,8 +24,8 @@ class Setting(JoinSetting):
     """A setting, and what is predicted of it."""
 
     @property
-    def figures(self) -> Derived:
-        return Derived(
+    def figures(self) -> SetFigures:
+        return SetFigures(
             tuple(
                 StreamFigures(rate, rate * self.seconds, groups, self.selectivity)
                 for rate, groups in zip(self.rates, self.groups, strict=True)

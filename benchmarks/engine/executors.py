@@ -19,8 +19,8 @@ from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.harness.report import Report, Setup, describe_machine
 from benchmarks.windows.factor_windows import finest_panes, windows_query
 from benchmarks.windows.window_sets import SETUPS, window_set
-from headrace.contestants import FileStream, StandingQuery, empty_folder, run_headrace
-from headrace.native.compare import Case, Outcome
+from headrace.contestants import StandingQuery, StreamFolder, empty_folder, run_headrace
+from headrace.native.compare import Case, ContestantRun
 from headrace.plan.windows import common_pane
 
 EXECUTORS = {"spark": {"executor": "spark"}, "tasks": {"executor": "buckets"}}
@@ -179,7 +179,7 @@ class _Bench:
         step: float,
         salt: int,
         files: int | None = None,
-    ) -> FileStream:
+    ) -> StreamFolder:
         folder = self.setup.work / "streams" / name
         count = files or batches * FILES_PER_BATCH
         if not folder.exists():
@@ -188,7 +188,7 @@ class _Bench:
             EventFiles(
                 rows, count, keys=keys, step=step, shake=shake, salt=1_000_003 * salt, signed=True
             ).write(folder)
-        return FileStream(
+        return StreamFolder(
             name.split("-")[0], folder, EVENTS_SCHEMA, files_per_batch=count // batches
         )
 
@@ -196,15 +196,15 @@ class _Bench:
         self,
         case: str,
         rows: int,
-        streams: list[FileStream],
+        streams: list[StreamFolder],
         queries: list[str],
         target: str = "",
-        others: Mapping[str, Callable[[], Outcome]] | None = None,
+        others: Mapping[str, Callable[[], ContestantRun]] | None = None,
         repeats: int | None = None,
     ) -> Case:
         """Run a case on both executors in turns; results are compared by count and checksum."""
         standing = [StandingQuery(f"q{number}", sql) for number, sql in enumerate(queries)]
-        found: dict[str, list[Outcome]] = {}
+        found: dict[str, list[ContestantRun]] = {}
         prints: dict[str, Any] = {}
         runs = repeats or self.size.repeats
         for turn in range(self.size.warmups + runs):
@@ -243,7 +243,12 @@ class _Bench:
         return Case(case, "difference" not in prints, rows, seconds, ratio, notes)
 
     def _note(
-        self, case: str, name: str, turn: int, outcome: Outcome, found: dict[str, list[Outcome]]
+        self,
+        case: str,
+        name: str,
+        turn: int,
+        outcome: ContestantRun,
+        found: dict[str, list[ContestantRun]],
     ) -> None:
         warm = turn >= self.size.warmups
         self.setup.say(

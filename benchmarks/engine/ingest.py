@@ -6,7 +6,7 @@ from functools import partial
 
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.report import Report, Setup, describe_machine
-from headrace.contestants import FileStream, StandingQuery, run_headrace, run_native
+from headrace.contestants import StandingQuery, StreamFolder, run_headrace, run_native
 from headrace.native.compare import compare
 
 BATCHES = 4
@@ -28,7 +28,7 @@ def run(setup: Setup) -> Report:
     events = EventFiles(rows=rows, files=FILES, step=10_000_000 / rows)
     setup.say(f"writing {rows:,} events")
     folder = events.write(setup.work / "events")
-    stream = FileStream("events", folder, EVENTS_SCHEMA, files_per_batch=FILES // BATCHES)
+    stream = StreamFolder("events", folder, EVENTS_SCHEMA, files_per_batch=FILES // BATCHES)
     case = compare(
         f"one 10-minute window/{rows:,} events/{BATCHES} micro-batches",
         rows,

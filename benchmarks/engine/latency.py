@@ -14,8 +14,8 @@ from statistics import mean, median
 from benchmarks import BenchError
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.report import Report, Setup, describe_machine
-from headrace.contestants import FileStream, StandingQuery, run_headrace, run_native
-from headrace.native.compare import WALL, Case, Outcome, compare, difference_between
+from headrace.contestants import StandingQuery, StreamFolder, run_headrace, run_native
+from headrace.native.compare import WALL, Case, ContestantRun, compare, difference_between
 
 ROWS_PER_BATCH = 5_000
 # A minute of event time per micro-batch: windows close now and then, as in life.
@@ -155,14 +155,14 @@ def _around(
     return early, late
 
 
-def _stream(setup: Setup, name: str, batches: int) -> FileStream:
+def _stream(setup: Setup, name: str, batches: int) -> StreamFolder:
     setup.say(f"writing {batches} files of {ROWS_PER_BATCH:,} events")
     events = EventFiles(rows=batches * ROWS_PER_BATCH, files=batches, step=STEP)
     folder = events.write(setup.work / f"events-{name}")
-    return FileStream("events", folder, EVENTS_SCHEMA, files_per_batch=1)
+    return StreamFolder("events", folder, EVENTS_SCHEMA, files_per_batch=1)
 
 
-def _median_batch(outcome: Outcome) -> float:
+def _median_batch(outcome: ContestantRun) -> float:
     """The first micro-batches of a run start things up, for both; the median does not see them."""
     if not outcome.batch_seconds:
         raise BenchError("a run reported no micro-batches")

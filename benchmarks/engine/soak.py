@@ -20,8 +20,8 @@ from benchmarks.engine.latency import FIVE_WINDOWS, ONE_WINDOW
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles, write_events
 from benchmarks.harness.report import Report, Setup, describe_machine
 from headrace.contestants import (
-    FileStream,
     StandingQuery,
+    StreamFolder,
     finish,
     mean_phases,
     open_session,
@@ -73,7 +73,7 @@ def run(setup: Setup) -> Report:
     events = EventFiles(rows=files * ROWS_PER_FILE, files=files, step=STEP)
     folder = setup.work / "events"
     folder.mkdir()
-    stream = FileStream("events", folder, EVENTS_SCHEMA)
+    stream = StreamFolder("events", folder, EVENTS_SCHEMA)
     if setup.scale != "tiny":
         _warm_up(setup)
 
@@ -127,7 +127,7 @@ def _warm_up(setup: Setup) -> None:
     """A few epochs of the same queries: in a new Java the first one takes many seconds."""
     setup.say("warming up")
     files = EventFiles(rows=3 * ROWS_PER_FILE, files=3, step=STEP).write(setup.work / "warm-up")
-    stream = FileStream("events", files, EVENTS_SCHEMA, files_per_batch=1)
+    stream = StreamFolder("events", files, EVENTS_SCHEMA, files_per_batch=1)
     run_headrace(setup.spark, [stream], QUERIES, setup.work)
 
 

@@ -31,7 +31,7 @@ from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.harness.report import Report, Setup, describe_machine
 from benchmarks.joins.join_queries import KEYS, PAPER_SPEEDUPS, QUERIES, SETTINGS, JoinQuery
-from headrace.contestants import FileStream, empty_folder, open_session
+from headrace.contestants import StreamFolder, empty_folder, open_session
 from headrace.native.compare import Case
 from headrace.optimizer.joins.rewrite import reordered
 from headrace.optimizer.joins.search import best_order, best_without_statistics, cost_of, join_cost
@@ -113,7 +113,7 @@ class _Bench:
             self.setup.advance(1 / self.steps)
         return cases
 
-    def _orders(self, query: JoinQuery, setting: str, streams: list[FileStream]) -> Case:
+    def _orders(self, query: JoinQuery, setting: str, streams: list[StreamFolder]) -> Case:
         _, graph = self._planned(query, streams)
         runs: dict[str, list[Measured]] = {}
         # A run of its own choice first: it tells the load by which the others are costed.
@@ -252,7 +252,7 @@ class _Bench:
 
     def streams(
         self, query: JoinQuery, rates: Mapping[str, int], setting: str, rows: int
-    ) -> list[FileStream]:
+    ) -> list[StreamFolder]:
         """A stream per input at its rate; together they have this many rows, over one time."""
         hours = rows / (KEYS * sum(rates[name] for name in query.streams))
         found = []
@@ -269,16 +269,16 @@ class _Bench:
                     salt=1_000_003 * (position + 1),
                     signed=True,
                 ).write(folder)
-            found.append(FileStream(name, folder, EVENTS_SCHEMA, files_per_batch=FILES_PER_BATCH))
+            found.append(StreamFolder(name, folder, EVENTS_SCHEMA, files_per_batch=FILES_PER_BATCH))
         return found
 
-    def _planned(self, query: JoinQuery, streams: list[FileStream]) -> tuple[Node, JoinGraph]:
+    def _planned(self, query: JoinQuery, streams: list[StreamFolder]) -> tuple[Node, JoinGraph]:
         hr = open_session(self.setup.spark, streams, None)
         plan = hr.sql(query.sql).optimized.plan
         return plan, join_graph(next(topmost_joins(plan)))
 
     def headrace(
-        self, query: JoinQuery, streams: list[FileStream], order: Order | None
+        self, query: JoinQuery, streams: list[StreamFolder], order: Order | None
     ) -> Measured:
         place = empty_folder(self.setup.work / "headrace")
         hr = open_session(self.setup.spark, streams, place / "state")
@@ -309,7 +309,7 @@ class _Bench:
         self._load = plan.statistics.joins[plan_hash(join)]
         self._chosen = plan.choices.join_orders.get(plan_hash(join))
 
-    def plain_spark(self, plan: Node, streams: list[FileStream]) -> Measured:
+    def plain_spark(self, plan: Node, streams: list[StreamFolder]) -> Measured:
         from headrace import native
 
         place = empty_folder(self.setup.work / "native")

@@ -35,8 +35,8 @@ from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.harness.report import Setup
 from benchmarks.merging.query_sets import RUN_SHAPES, GeneratedQuery, generate
 from benchmarks.merging.streams import STREAMS, write_streams
-from headrace.contestants import FileStream, empty_folder, open_session, trigger_seconds
-from headrace.merge import Strategy
+from headrace.contestants import StreamFolder, empty_folder, open_session, trigger_seconds
+from headrace.merge import MergeStrategy
 from headrace.native.compare import Case, multiset_difference
 
 ALONE, MERGED, NATIVE, UNMERGED = "alone", "merged", "native", "unmerged"
@@ -93,13 +93,13 @@ class RunningBench:
 
     setup: Setup
     size: RunningSize
-    streams: list[FileStream] = field(default_factory=list)
+    streams: list[StreamFolder] = field(default_factory=list)
     results: dict[int, Path] = field(default_factory=dict)
 
     # --- contestants -----------------------------------------------------------------------------
 
     def headrace(
-        self, queries: Sequence[GeneratedQuery], strategy: Strategy, out: Path | None
+        self, queries: Sequence[GeneratedQuery], strategy: MergeStrategy, out: Path | None
     ) -> Spent:
         spark = self.setup.spark
         settings = {
@@ -249,10 +249,10 @@ def _contestants(bench: RunningBench) -> dict[str, Contestant]:
         return [query for of in members.values() for query in of[: count // size.groups]]
 
     def merged(queries: Sequence[GeneratedQuery], out: Path | None) -> Spent:
-        return bench.headrace(queries, Strategy.SM_PLUS, out)
+        return bench.headrace(queries, MergeStrategy.SM_PLUS, out)
 
     def unmerged(queries: Sequence[GeneratedQuery], out: Path | None) -> Spent:
-        return bench.headrace(queries, Strategy.NONE, out)
+        return bench.headrace(queries, MergeStrategy.NONE, out)
 
     contestants: dict[str, Contestant] = {
         ALONE: (some(size.groups), merged),

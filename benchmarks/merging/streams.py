@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.harness.data import FIRST_MILLISECOND
 from benchmarks.merging.query_set_plans import FIELDS, TIMES
 from benchmarks.merging.query_sets import sources
-from headrace.contestants import FileStream, empty_folder
+from headrace.contestants import StreamFolder, empty_folder
 
 STREAMS = 4
 #: Milliseconds of event time in a micro-batch; windows are of one to a hundred minutes.
@@ -27,7 +27,7 @@ LAST, DELAY = 5_000, "10 seconds"
 VALUES = 100
 
 
-def write_streams(folder: Path, rows: int, batches: int) -> list[FileStream]:
+def write_streams(folder: Path, rows: int, batches: int) -> list[StreamFolder]:
     """Write all streams, so many rows of each in a micro-batch."""
     import duckdb
     import pyarrow as pa
@@ -63,5 +63,5 @@ def write_streams(folder: Path, rows: int, batches: int) -> list[FileStream]:
                 pq.write_table(table, file)
                 os.utime(file, (first_second + batch, first_second + batch))
             schema = ", ".join(f"{f.name} {f.type.name}" for f in source.schema)
-            streams.append(FileStream(source.stream, place, schema, TIMES[0], DELAY, 1))
+            streams.append(StreamFolder(source.stream, place, schema, TIMES[0], DELAY, 1))
     return streams

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.harness.report import Setup
 from benchmarks.merging.query_sets import GeneratedQuery
-from headrace.merge import GlobalPlan, Scope, Strategy
+from headrace.merge import GlobalPlan, MergeStrategy, Scope
 from headrace.native.compare import Case
 from headrace.plan.nodes import Sink
 
@@ -32,7 +32,7 @@ SHARED = "operators shared, %"
 class Way:
     """A strategy, and how it is set."""
 
-    strategy: Strategy
+    strategy: MergeStrategy
     solver_ms: int = 20
     source_index: bool = True
 
@@ -51,12 +51,12 @@ class Way:
         )
 
 
-HB, HB_PLUS = Way(Strategy.HB), Way(Strategy.HB_PLUS)
-SM, SM_PLUS, SM_BU = Way(Strategy.SM), Way(Strategy.SM_PLUS), Way(Strategy.SM_BU)
+HB, HB_PLUS = Way(MergeStrategy.HB), Way(MergeStrategy.HB_PLUS)
+SM, SM_PLUS, SM_BU = Way(MergeStrategy.SM), Way(MergeStrategy.SM_PLUS), Way(MergeStrategy.SM_BU)
 NO_SOLVER = replace(SM, solver_ms=0)
 #: Structural analysis compares with one query after the other, and is for whole queries only.
 WAYS = {
-    Scope.COMPLETE: (HB, HB_PLUS, Way(Strategy.STRUCTURAL), SM, SM_PLUS, SM_BU),
+    Scope.COMPLETE: (HB, HB_PLUS, Way(MergeStrategy.STRUCTURAL), SM, SM_PLUS, SM_BU),
     Scope.PARTIAL: (HB, HB_PLUS, SM, SM_PLUS, SM_BU),
 }
 

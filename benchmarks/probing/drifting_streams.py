@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.data import FIRST_MILLISECOND
 from benchmarks.probing.tpcds_streams import write_parts
-from headrace.contestants import FileStream
+from headrace.contestants import StreamFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,8 +79,8 @@ class Drift:
         joins = "".join(f" JOIN {d} ON f.k{d[1:]} = {d}.k" for d in order)
         return f"SELECT f.id, d1.v AS v1, d2.v AS v2, d3.v AS v3 FROM f{joins}"
 
-    def write(self, folder: Path) -> list[FileStream]:
-        streams = [FileStream("f", folder / "f", CENTRE_SCHEMA, files_per_batch=1)]
+    def write(self, folder: Path) -> list[StreamFolder]:
+        streams = [StreamFolder("f", folder / "f", CENTRE_SCHEMA, files_per_batch=1)]
         if not (folder / "f").exists():
             write_parts(folder / "f", _tables([self._centre(n) for n in range(self.batches)]))
         for number, name in enumerate(LOOKED_UP):
@@ -88,7 +88,7 @@ class Drift:
             if not place.exists():
                 parts = [self._looked_up(number, n) for n in range(self.batches)]
                 write_parts(place, _tables(parts))
-            streams.append(FileStream(name, place, LOOKED_UP_SCHEMA, files_per_batch=1))
+            streams.append(StreamFolder(name, place, LOOKED_UP_SCHEMA, files_per_batch=1))
         return streams
 
     def results(self, folder: Path) -> int:
@@ -150,14 +150,14 @@ class Growth:
     def results(self) -> int:
         return self.rows * self.batches
 
-    def write(self, folder: Path) -> list[FileStream]:
+    def write(self, folder: Path) -> list[StreamFolder]:
         streams = []
         for number, name in enumerate("abc"):
             place = folder / name
             if not place.exists():
                 parts = [self._part(name, number, batch) for batch in range(self.batches)]
                 write_parts(place, _tables(parts))
-            streams.append(FileStream(name, place, LOOKED_UP_SCHEMA, files_per_batch=1))
+            streams.append(StreamFolder(name, place, LOOKED_UP_SCHEMA, files_per_batch=1))
         return streams
 
     def _part(self, name: str, number: int, batch: int) -> str:

@@ -11,7 +11,7 @@ from benchmarks import BenchError
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.fingerprints import fingerprint
 from benchmarks.probing.runs import COMPARED, OURS, Found, ProbeBench
-from headrace.contestants import FileStream, empty_folder, open_session
+from headrace.contestants import StreamFolder, empty_folder, open_session
 from headrace.native.compare import Case
 
 
@@ -31,7 +31,7 @@ def _native(bench: ProbeBench, shape: str, keys: Mapping[str, int], orders: Sequ
                 rows, batches, keys=count, step=3_600_000 / rows, salt=1_000_003 * (salt + 1)
             )
             events.write(folder)
-        streams.append(FileStream(name, folder, EVENTS_SCHEMA, files_per_batch=1))
+        streams.append(StreamFolder(name, folder, EVENTS_SCHEMA, files_per_batch=1))
     out = bench.setup.work / "out"
     prints: dict[str, tuple[int, int]] = {}
     seconds: dict[str, float] = {}
@@ -70,7 +70,7 @@ def _native(bench: ProbeBench, shape: str, keys: Mapping[str, int], orders: Sequ
 
 
 def _plain_spark(
-    bench: ProbeBench, streams: list[FileStream], sql: str, out: Path
+    bench: ProbeBench, streams: list[StreamFolder], sql: str, out: Path
 ) -> tuple[float, int]:
     """Seconds, and the rows that all joins together keep at the end."""
     from headrace import native

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import BenchError
 from benchmarks.harness.report import Setup
 from benchmarks.probing.drifting_streams import Drift, Growth
-from headrace.contestants import FileStream, empty_folder, open_session
+from headrace.contestants import StreamFolder, empty_folder, open_session
 from headrace.native.compare import Case
 
 OURS, FIXED = "dp_pick", "fixed_order"
@@ -79,7 +79,7 @@ class ProbeBench:
 
     def joined(
         self,
-        streams: list[FileStream],
+        streams: list[StreamFolder],
         sql: str,
         settings: Mapping[str, str],
         out: Path | None = None,

@@ -30,7 +30,7 @@ from benchmarks.probing.tpcds_streams import (
     order_name,
     synthetic,
 )
-from headrace.contestants import FileStream, empty_folder
+from headrace.contestants import StreamFolder, empty_folder
 from headrace.native.compare import Case
 
 #: Mean reductions of the run by dpPick, in percent, on 96 cores and Flink (Sections 5.2 and 5.3).
@@ -112,7 +112,7 @@ def tables_of(bench: ProbeBench) -> TpcdsTables:
     return generated(bench.size.factor, bench.setup.say)
 
 
-def _differences(bench: ProbeBench, tables: TpcdsTables, streams: list[FileStream]) -> str | None:
+def _differences(bench: ProbeBench, tables: TpcdsTables, streams: list[StreamFolder]) -> str | None:
     """Whether some strategy finds other rows than DuckDB does of the whole tables."""
     whole = empty_folder(bench.setup.work / "expected")
     expected = fingerprint(tables.write_join(whole))
@@ -214,7 +214,7 @@ def _sweep_case(
 
 def _swept(
     bench: ProbeBench,
-    streams: list[FileStream],
+    streams: list[StreamFolder],
     order: tuple[str, ...],
     settings: Mapping[str, str],
 ) -> Run:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import BenchError
 from benchmarks.harness.data import FIRST_MILLISECOND
-from headrace.contestants import FileStream
+from headrace.contestants import StreamFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,14 +179,14 @@ class TpcdsTables:
             )
         return folder
 
-    def write_streams(self, folder: Path, batches: int) -> list[FileStream]:
+    def write_streams(self, folder: Path, batches: int) -> list[StreamFolder]:
         """Cut each table into a file for each micro-batch, unless that was done before."""
         streams = []
         for stream, table in TABLES.items():
             place = folder / f"{stream}-{batches}"
             if not place.exists():
                 _write_stream(self.file(stream), table, self.rows[stream], batches, place)
-            streams.append(FileStream(stream, place, table.schema, files_per_batch=1))
+            streams.append(StreamFolder(stream, place, table.schema, files_per_batch=1))
         return streams
 
 

@@ -24,9 +24,9 @@ from typing import Any
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from benchmarks.harness.report import Report, Setup, describe_machine
 from benchmarks.windows.window_sets import SETUPS, UNIT, window_set, windows_sql
-from headrace.contestants import FileStream, StandingQuery, run_headrace, run_native
+from headrace.contestants import StandingQuery, StreamFolder, run_headrace, run_native
 from headrace.cost.factor_windows import PaperCost
-from headrace.native.compare import Case, Outcome, compare
+from headrace.native.compare import Case, ContestantRun, compare
 from headrace.optimizer.windows.published import min_cost_graph_with_factors
 from headrace.optimizer.windows.steiner import best_graph
 from headrace.plan.coverage import Coverage
@@ -144,7 +144,7 @@ class _Bench:
         for name in ("S-20-tumbling", "R-20-tumbling"):
             windows = window_set(self.by_name[name], 0)
             panes, _ = common_pane(windows)
-            contestants: dict[str, Callable[[], Outcome]] = {
+            contestants: dict[str, Callable[[], ContestantRun]] = {
                 "headrace": partial(self.headrace, stream, windows, "MIN", {}, False),
                 "finest panes": partial(finest_panes, self.setup, stream, panes),
             }
@@ -206,7 +206,7 @@ class _Bench:
 
     # Contestants and data
 
-    def events(self, rows: int, many_keys: bool = False) -> FileStream:
+    def events(self, rows: int, many_keys: bool = False) -> StreamFolder:
         events = EventFiles(rows, FILES)
         delay = "10 seconds"
         if many_keys:
@@ -216,14 +216,16 @@ class _Bench:
         if not folder.exists():
             self.setup.say(f"writing {rows:,} events")
             events.write(folder)
-        return FileStream(
+        return StreamFolder(
             "events", folder, EVENTS_SCHEMA, delay=delay, files_per_batch=FILES // BATCHES
         )
 
-    def native(self, stream: FileStream, windows: tuple[Hopping, ...], function: str) -> Outcome:
+    def native(
+        self, stream: StreamFolder, windows: tuple[Hopping, ...], function: str
+    ) -> ContestantRun:
         return run_native(self.setup.spark, [stream], [_query(windows, function)], self.setup.work)
 
-    def warm_headrace(self, stream: FileStream, windows: tuple[Hopping, ...]) -> Outcome:
+    def warm_headrace(self, stream: StreamFolder, windows: tuple[Hopping, ...]) -> ContestantRun:
         """The median of some runs.
 
         Plain Spark warms up within its own long run; a run that is over after a tenth of that time
@@ -234,17 +236,17 @@ class _Bench:
 
     def headrace(
         self,
-        stream: FileStream,
+        stream: StreamFolder,
         windows: tuple[Hopping, ...],
         function: str,
         settings: Mapping[str, str],
         with_results: bool = True,
-    ) -> Outcome:
+    ) -> ContestantRun:
         query = _query(windows, function)
         outcome = run_headrace(
             self.setup.spark, [stream], [query], self.setup.work, settings=settings
         )
-        return outcome if with_results else Outcome(outcome.seconds)
+        return outcome if with_results else ContestantRun(outcome.seconds)
 
     def planning(self) -> dict[str, float]:
         """For sets of 20 windows: what each search saves by the paper's cost, and its time."""
@@ -289,7 +291,7 @@ class _Bench:
         return found
 
 
-def finest_panes(setup: Setup, stream: FileStream, pane: int) -> Outcome:
+def finest_panes(setup: Setup, stream: StreamFolder, pane: int) -> ContestantRun:
     """One batch job of plain Spark: the aggregate per key and pane, written."""
     out = setup.work / "panes"
     shutil.rmtree(out, ignore_errors=True)
@@ -298,7 +300,7 @@ def finest_panes(setup: Setup, stream: FileStream, pane: int) -> Outcome:
     start = f"unix_millis(ts) - pmod(unix_millis(ts), {pane}L)"
     grouped = rows.selectExpr("k", "v", f"{start} AS pane").groupBy("k", "pane")
     grouped.agg({"v": "min"}).toDF("k", "pane", "least").write.parquet(str(out))
-    return Outcome(time.perf_counter() - started)
+    return ContestantRun(time.perf_counter() - started)
 
 
 def windows_query(windows: tuple[Hopping, ...], function: str, stream: str = "events") -> str:

@@ -20,7 +20,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from headrace.errors import QueryError
-from headrace.native.compare import Outcome
+from headrace.native.compare import ContestantRun
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ _LOOK_EVERY = 0.5
 
 
 @dataclass(frozen=True)
-class FileStream:
+class StreamFolder:
     """A folder of files as a stream."""
 
     name: str
@@ -69,13 +69,13 @@ class Started:
 
 def run_headrace(
     spark: SparkSession,
-    streams: Sequence[FileStream],
+    streams: Sequence[StreamFolder],
     queries: Sequence[StandingQuery],
     work: Path,
     on_epochs: Callable[[int], None] = lambda epochs: None,
     settings: Mapping[str, str] | None = None,
     read: bool = True,
-) -> Outcome:
+) -> ContestantRun:
     """Run everything there is through Headrace, from an empty checkpoint.
 
     ``settings`` are those of ``spark.headrace.*`` that differ from the session's. Without ``read``
@@ -87,7 +87,7 @@ def run_headrace(
     started = time.perf_counter()
     finish(hr, started_queries, on_epochs)
     seconds = time.perf_counter() - started
-    return Outcome(
+    return ContestantRun(
         seconds,
         read_results(spark, started_queries, place / "out") if read else {},
         [t for stream in streams for t in trigger_seconds(hr, stream.name)],
@@ -98,8 +98,11 @@ def run_headrace(
 
 
 def run_native(
-    spark: SparkSession, streams: Sequence[FileStream], queries: Sequence[StandingQuery], work: Path
-) -> Outcome:
+    spark: SparkSession,
+    streams: Sequence[StreamFolder],
+    queries: Sequence[StandingQuery],
+    work: Path,
+) -> ContestantRun:
     """Run the same as plain Structured Streaming, one Spark query per standing query.
 
     Each reads its sources itself; they run at the same time, as they would in life.
@@ -126,7 +129,7 @@ def run_native(
     # With one query its own clock is the better one: planning and reading back are not in it.
     alone = [one.seconds for one in runs.values()]
     seconds = alone[0] if len(alone) == 1 else time.perf_counter() - started
-    return Outcome(
+    return ContestantRun(
         seconds,
         {name: one.rows for name, one in runs.items() if one.rows is not None},
         [batch / 1_000 for one in runs.values() for batch in one.batches],
@@ -148,7 +151,7 @@ def refused_by_native(planner: Headrace, queries: Sequence[StandingQuery]) -> di
 
 def open_session(
     spark: SparkSession,
-    streams: Sequence[FileStream],
+    streams: Sequence[StreamFolder],
     checkpoint: Path | None,
     settings: Mapping[str, str] | None = None,
 ) -> Headrace:

@@ -19,7 +19,7 @@ _REFERENCE = re.compile(
 
 
 @dataclass(frozen=True)
-class Piece:
+class Substitution:
     """A stretch of the written text, and what stands for it."""
 
     start: int
@@ -32,7 +32,7 @@ class Substituted:
     """A text with values put in, which still knows how it was written."""
 
     written: str
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[Substitution, ...] = ()
     #: The values that the environment gave.
     values: frozenset[str] = field(default=frozenset(), repr=False)
 
@@ -91,7 +91,7 @@ def substituted(written: str, environment: Callable[[str], str | None]) -> Subst
     for number, found in enumerate(_REFERENCE.finditer(written)):
         name, default = found["name"], found["default"]
         if name is None:
-            pieces.append(Piece(found.start(), found.end(), "${"))
+            pieces.append(Substitution(found.start(), found.end(), "${"))
             continue
         if default is not None and "${" in default:
             raise Nested(found.start(), number)
@@ -103,7 +103,7 @@ def substituted(written: str, environment: Callable[[str], str | None]) -> Subst
             raise Unset(name, found.start(), number)
         else:
             values.add(value)
-        pieces.append(Piece(found.start(), found.end(), value))
+        pieces.append(Substitution(found.start(), found.end(), value))
     return Substituted(written, tuple(pieces), frozenset(values))
 
 

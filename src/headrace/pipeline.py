@@ -30,7 +30,7 @@ __all__ = [
     "SinkSpec",
     "StreamSpec",
     "TableSpec",
-    "Trigger",
+    "TriggerEntry",
     "ViewSpec",
     "load_pipeline",
     "parse_pipeline",
@@ -145,7 +145,7 @@ class QuerySpec(_WithSql, _Shown):
 
 
 @dataclass(frozen=True)
-class Trigger:
+class TriggerEntry:
     """When epochs run: once over all that is there, or every so often."""
 
     available_now: bool = True
@@ -160,7 +160,7 @@ class Pipeline(_Shown):
     tables: tuple[TableSpec, ...]
     queries: tuple[QuerySpec, ...]
     checkpoint: str
-    trigger: Trigger
+    trigger: TriggerEntry
     settings: Mapping[str, str]
     views: tuple[ViewSpec, ...] = ()
 
@@ -226,7 +226,7 @@ def _pipeline(root: yaml.Node, context: Context) -> Pipeline:
         tables=tables,
         queries=queries,
         checkpoint=top.path("checkpoint", required=True) or "",
-        trigger=top.one("trigger", _trigger) or Trigger(),
+        trigger=top.one("trigger", _trigger) or TriggerEntry(),
         settings=_settings(top),
         views=views,
     )
@@ -306,12 +306,12 @@ def _sink(node: yaml.Node, context: Context) -> SinkSpec:
     return sink
 
 
-def _trigger(node: yaml.Node, context: Context) -> Trigger:
+def _trigger(node: yaml.Node, context: Context) -> TriggerEntry:
     advice = "write 'trigger: availableNow' or 'trigger: {processingTime: 2 seconds}'"
     if isinstance(node, yaml.ScalarNode):
         context.public.add(node)
         if node.value == "availableNow":
-            return Trigger()
+            return TriggerEntry()
         raise PipelineError(
             f"no trigger {node.value!r}", hint=advice, position=context.position(node)
         )
@@ -319,7 +319,7 @@ def _trigger(node: yaml.Node, context: Context) -> Trigger:
     every = fields.duration("processingTime", lambda text: positive_duration(text, "the trigger"))
     if every is None:
         raise PipelineError("a trigger is empty", hint=advice, position=context.position(node))
-    return Trigger(available_now=False, processing_time=every)
+    return TriggerEntry(available_now=False, processing_time=every)
 
 
 def _settings(top: Fields) -> dict[str, str]:

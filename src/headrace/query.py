@@ -21,7 +21,7 @@ from headrace.optimizer.joins.describe import (
     fixed_joins,
     parse_order,
 )
-from headrace.optimizer.joins.steps import Refusal, steps_of
+from headrace.optimizer.joins.steps import InvalidOrder, steps_of
 from headrace.plan.join_graph import join_graph, topmost_joins, with_order
 from headrace.plan.nodes import Node, OutputMode, Sink
 from headrace.plan.output_modes import natural_mode, output_modes
@@ -137,7 +137,7 @@ class Query:
                 reasons.append(wanted)
                 continue
             steps = steps_of(graph, wanted, disabled)
-            if isinstance(steps, Refusal):
+            if isinstance(steps, InvalidOrder):
                 reasons.append(steps.reason)
                 continue
             return self._with_plan(with_order(plan, join, wanted))

@@ -14,15 +14,15 @@ from rich.console import Console
 from benchmarks import BENCHES, BenchError, find_bench
 from benchmarks.harness.plots import write_plots
 from benchmarks.harness.report import Report, Setup, as_table
-from headrace.native.compare import Case, Outcome, compare
+from headrace.native.compare import Case, ContestantRun, compare
 
 MACHINE: dict[str, int | str] = {"cores": 2, "memory_gb": 24, "spark": "4.3.0", "java": "17"}
 
 
-def contestant(times: list[float], rows: list[dict[str, object]]) -> Callable[[], Outcome]:
+def contestant(times: list[float], rows: list[dict[str, object]]) -> Callable[[], ContestantRun]:
     """Take the given times one after the other, and always give the same rows."""
     left = iter(times)
-    return lambda: Outcome(next(left), {"q": pa.Table.from_pylist(rows)}, [0.5, 0.25])
+    return lambda: ContestantRun(next(left), {"q": pa.Table.from_pylist(rows)}, [0.5, 0.25])
 
 
 def report(case: Case) -> Report:

@@ -35,7 +35,7 @@ from benchmarks.merging.ways import (
     difference,
     planned,
 )
-from headrace.merge import Scope, Strategy
+from headrace.merge import MergeStrategy, Scope
 from headrace.merge.strategies import make_matcher
 from headrace.native.compare import Case
 from headrace.plan.durations import parse_duration
@@ -259,7 +259,7 @@ def test_text_that_published_sets_share(published: Path) -> None:
     add_all(plan, queries)
     assert round(repeated(lines), 2) == reference
     assert repeated([_with_windows_in_seconds(line) for line in lines]) == plan.sharing_efficiency
-    matcher = make_matcher(Strategy.HB_PLUS, unbounded=True, solver_ms=0)
+    matcher = make_matcher(MergeStrategy.HB_PLUS, unbounded=True, solver_ms=0)
     roots = [matcher.root(query.input) for query in queries]
     windows = [tuple(re.findall(_WINDOW, line)) for line in lines]
     assert round(repeated(list(zip(roots, windows, strict=True))), 2) == sorted_reference

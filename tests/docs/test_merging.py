@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.cli import main
-from headrace.merge import GlobalPlan, Strategy
+from headrace.merge import GlobalPlan, MergeStrategy
 from headrace.merge.strategies import make_matcher
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source
@@ -116,7 +116,7 @@ UNEQUAL = [
 ]
 
 
-def is_one_query(one: str, other: str, strategy: Strategy, unbounded: bool = False) -> bool:
+def is_one_query(one: str, other: str, strategy: MergeStrategy, unbounded: bool = False) -> bool:
     matcher = make_matcher(strategy, unbounded, 1_000, named=False)
     merged = GlobalPlan(strategy, matcher=matcher)
     for name, sql in (("one", one), ("other", other)):
@@ -125,11 +125,11 @@ def is_one_query(one: str, other: str, strategy: Strategy, unbounded: bool = Fal
     return placed.complete
 
 
-@pytest.mark.parametrize("strategy", [Strategy.SM, Strategy.SM_PLUS, Strategy.SM_BU])
-def test_pairs(strategy: Strategy) -> None:
+@pytest.mark.parametrize("strategy", [MergeStrategy.SM, MergeStrategy.SM_PLUS, MergeStrategy.SM_BU])
+def test_pairs(strategy: MergeStrategy) -> None:
     for one, other in EQUAL:
         # From the sources up only what is built of the same operators is found.
-        assert is_one_query(one, other, strategy) or strategy is Strategy.SM_BU, other
+        assert is_one_query(one, other, strategy) or strategy is MergeStrategy.SM_BU, other
     for one, other, why in UNEQUAL:
         assert not is_one_query(one, other, strategy), other
         if "overflow" in why:

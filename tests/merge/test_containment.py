@@ -8,7 +8,7 @@ from functools import lru_cache
 import pytest
 
 from headrace.merge.rewriting import Merging
-from headrace.merge.strategies import Strategy
+from headrace.merge.strategies import MergeStrategy
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Aggregate, Join, Node, OutputMode, Sink
 from tests.merge.judge import PATIENCE, Judge
@@ -40,7 +40,7 @@ def sink(name: str, sql: str) -> Sink:
 
 def merged(*queries: str, unbounded: bool = False, apart: tuple[str, ...] = ()) -> list[Sink]:
     """The plans that queries run that come one after the other: q0, q1, …"""
-    merging = Merging(Strategy.SM_PLUS, unbounded, solver_ms=PATIENCE)
+    merging = Merging(MergeStrategy.SM_PLUS, unbounded, solver_ms=PATIENCE)
     sinks: dict[str, Sink] = {}
     for number, sql in enumerate(queries):
         sinks[f"q{number}"] = sink(f"q{number}", sql)
@@ -164,7 +164,7 @@ def test_sums_that_are_taken_not_to_overflow() -> None:
 
 
 def test_those_that_come_together_come_widest_first() -> None:
-    merging = Merging(Strategy.SM_PLUS)
+    merging = Merging(MergeStrategy.SM_PLUS)
     narrow, wide = merging.update(
         {"narrow": sink("narrow", groups("i = 3")), "wide": sink("wide", groups())}
     ).values()
@@ -183,7 +183,7 @@ def test_one_that_stays_apart_computes_no_more_than_it_needs() -> None:
 
 
 def test_one_that_left_is_read_by_no_newcomer() -> None:
-    merging = Merging(Strategy.SM_PLUS)
+    merging = Merging(MergeStrategy.SM_PLUS)
     wide, narrow = sink("wide", groups()), sink("narrow", groups("i = 3"))
     merging.update({"wide": wide})
     merging.update({})
@@ -198,7 +198,7 @@ def test_only_what_pays() -> None:
         own = any(isinstance(n, Aggregate) and "i = 3" in str(n.input) for n in plan.walk())
         return costs["alone"] if own else costs["reads another"] * len(list(plan.walk()))
 
-    merging = Merging(Strategy.SM_PLUS, cost=cost)
+    merging = Merging(MergeStrategy.SM_PLUS, cost=cost)
     sinks = {"wide": sink("wide", groups()), "narrow": sink("narrow", groups("i = 3"))}
     wide, narrow = merging.update(sinks).values()
     assert computed(narrow) != computed(wide)

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.merging.query_sets import generate
 from headrace.errors import QueryError
-from headrace.merge import GlobalPlan, Scope, Strategy
+from headrace.merge import GlobalPlan, MergeStrategy, Scope
 from headrace.merge.describe import DescribedPlan, describe
 from headrace.merge.printing import MODES, explain_merged, to_json
 from headrace.merge.strategies import make_matcher
@@ -51,7 +51,7 @@ def merged(
     queries: dict[str, str], scope: Scope = Scope.PARTIAL, tenants: dict[str, str] | None = None
 ) -> GlobalPlan:
     """As an engine merges them: whatever columns are called."""
-    strategy = Strategy.SM_PLUS
+    strategy = MergeStrategy.SM_PLUS
     plan = GlobalPlan(strategy, scope, matcher=make_matcher(strategy, False, 20, named=False))
     for name, sql in queries.items():
         best = optimize(plan_query(sql, CATALOG).plan).plan
@@ -152,8 +152,10 @@ def test_the_figures_are_those_of_the_plan() -> None:
 
 
 @pytest.mark.parametrize("scope", Scope)
-@pytest.mark.parametrize("strategy", [Strategy.NONE, Strategy.HB, Strategy.SM_PLUS, Strategy.SM_BU])
-def test_each_operator_and_each_query_is_there_once(strategy: Strategy, scope: Scope) -> None:
+@pytest.mark.parametrize(
+    "strategy", [MergeStrategy.NONE, MergeStrategy.HB, MergeStrategy.SM_PLUS, MergeStrategy.SM_BU]
+)
+def test_each_operator_and_each_query_is_there_once(strategy: MergeStrategy, scope: Scope) -> None:
     """Also after half of the queries have left."""
     queries = generate(60, streams=2, groups=5, distinct=0.2, seed=7)
     plan = GlobalPlan(strategy, scope)
@@ -173,7 +175,7 @@ def test_each_operator_and_each_query_is_there_once(strategy: Strategy, scope: S
         for place, operator in enumerate(p.operators):
             assert all(below < place for below in operator.inputs)
             assert operator.evaluations >= len(operator.queries) >= 1
-        if strategy is Strategy.NONE:
+        if strategy is MergeStrategy.NONE:
             assert not p.equal
             assert p.nothing == tuple(p.roots)
 

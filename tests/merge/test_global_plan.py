@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError, QueryError
-from headrace.merge import GlobalPlan, Scope, Strategy
+from headrace.merge import GlobalPlan, MergeStrategy, Scope
 from headrace.merge.global_plan import SharedOperator
 from headrace.merge.strategies import MeaningMatcher
 from headrace.plan.expressions import Column, Expr
@@ -53,7 +53,7 @@ def narrow(node: Node) -> Project:
 PATIENCE = 1_000
 
 
-def filled(strategy: Strategy, scope: Scope, *sinks: Sink, **options: Any) -> GlobalPlan:
+def filled(strategy: MergeStrategy, scope: Scope, *sinks: Sink, **options: Any) -> GlobalPlan:
     plan = GlobalPlan(strategy, scope, solver_ms=PATIENCE, **options)
     for sink in sinks:
         plan.add(sink)
@@ -72,38 +72,38 @@ SPELLINGS = (
     query("in two steps", narrow(Filter(Filter(READINGS, FLAG), above(3)))),
 )
 PARTIAL_SIZES = {
-    Strategy.NONE: 17,
+    MergeStrategy.NONE: 17,
     # The second adds its sink; the third and the fourth share the source alone.
-    Strategy.HB: 4 + 1 + 3 + 4,
-    Strategy.STRUCTURAL: 4 + 1 + 3 + 4,
+    MergeStrategy.HB: 4 + 1 + 3 + 4,
+    MergeStrategy.STRUCTURAL: 4 + 1 + 3 + 4,
     # Sorted operands make the third the same.
-    Strategy.HB_PLUS: 4 + 1 + 1 + 4,
-    Strategy.SM: 4 + 1 + 1 + 1,
-    Strategy.SM_PLUS: 4 + 1 + 1 + 1,
+    MergeStrategy.HB_PLUS: 4 + 1 + 1 + 4,
+    MergeStrategy.SM: 4 + 1 + 1 + 1,
+    MergeStrategy.SM_PLUS: 4 + 1 + 1 + 1,
     # From the source up, the fourth leaves the others with its first filter.
-    Strategy.SM_BU: 4 + 1 + 1 + 4,
+    MergeStrategy.SM_BU: 4 + 1 + 1 + 4,
 }
 COMPLETE_SIZES = {
-    Strategy.NONE: 17,
-    Strategy.HB: 4 + 1 + 4 + 5,
-    Strategy.STRUCTURAL: 4 + 1 + 4 + 5,
-    Strategy.HB_PLUS: 4 + 1 + 1 + 5,
-    Strategy.SM: 4 + 1 + 1 + 1,
-    Strategy.SM_PLUS: 4 + 1 + 1 + 1,
-    Strategy.SM_BU: 4 + 1 + 1 + 1,
+    MergeStrategy.NONE: 17,
+    MergeStrategy.HB: 4 + 1 + 4 + 5,
+    MergeStrategy.STRUCTURAL: 4 + 1 + 4 + 5,
+    MergeStrategy.HB_PLUS: 4 + 1 + 1 + 5,
+    MergeStrategy.SM: 4 + 1 + 1 + 1,
+    MergeStrategy.SM_PLUS: 4 + 1 + 1 + 1,
+    MergeStrategy.SM_BU: 4 + 1 + 1 + 1,
 }
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-def test_parts_are_shared(strategy: Strategy) -> None:
+@pytest.mark.parametrize("strategy", MergeStrategy)
+def test_parts_are_shared(strategy: MergeStrategy) -> None:
     plan = filled(strategy, Scope.PARTIAL, *SPELLINGS)
     assert plan.total == 17
     assert plan.size == PARTIAL_SIZES[strategy]
     assert plan.sharing_efficiency == pytest.approx(100 * (17 - plan.size) / 17)
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-def test_whole_queries_are_shared(strategy: Strategy) -> None:
+@pytest.mark.parametrize("strategy", MergeStrategy)
+def test_whole_queries_are_shared(strategy: MergeStrategy) -> None:
     plan = filled(strategy, Scope.COMPLETE, *SPELLINGS)
     assert (plan.total, plan.size) == (17, COMPLETE_SIZES[strategy])
 
@@ -116,20 +116,20 @@ def joined(swapped: bool) -> Join:
     return Join(left, right, JoinKind.INNER, one, other, keys, SameWindow(*times, tumbling(10_000)))
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-def test_sides_of_a_join(strategy: Strategy) -> None:
+@pytest.mark.parametrize("strategy", MergeStrategy)
+def test_sides_of_a_join(strategy: MergeStrategy) -> None:
     sizes = {
-        Strategy.NONE: 8,
+        MergeStrategy.NONE: 8,
         # The sources are shared, the joins of the same numbers in another order are not.
-        Strategy.HB: 6,
-        Strategy.SM_BU: 6,
+        MergeStrategy.HB: 6,
+        MergeStrategy.SM_BU: 6,
     }
     plan = filled(strategy, Scope.PARTIAL, query("p", joined(False)), query("q", joined(True)))
     assert plan.size == sizes.get(strategy, 5)
 
 
-@pytest.mark.parametrize("strategy", [s for s in Strategy if s is not Strategy.NONE])
-def test_a_part_of_another_query(strategy: Strategy) -> None:
+@pytest.mark.parametrize("strategy", [s for s in MergeStrategy if s is not MergeStrategy.NONE])
+def test_a_part_of_another_query(strategy: MergeStrategy) -> None:
     plan = GlobalPlan(strategy)
     lower = Filter(READINGS, above(3))
     assert not plan.add(query("upper", narrow(Filter(lower, FLAG)))).complete
@@ -141,7 +141,7 @@ def test_a_part_of_another_query(strategy: Strategy) -> None:
 
 
 def test_two_queries_without_anything_in_common() -> None:
-    plan = filled(Strategy.SM, Scope.PARTIAL, query("p", READINGS), query("q", EVENTS))
+    plan = filled(MergeStrategy.SM, Scope.PARTIAL, query("p", READINGS), query("q", EVENTS))
     assert (plan.total, plan.size, plan.sharing_efficiency) == (4, 4, 0)
     assert len(plan.plans) == 2
 
@@ -152,9 +152,9 @@ def test_an_empty_plan_shares_nothing() -> None:
 
 
 def test_strategies_have_the_names_of_the_paper() -> None:
-    assert [Strategy.named(s.value.upper()) for s in Strategy] == list(Strategy)
+    assert [MergeStrategy.named(s.value.upper()) for s in MergeStrategy] == list(MergeStrategy)
     with pytest.raises(HeadraceError) as error:
-        Strategy.named("magic")
+        MergeStrategy.named("magic")
     assert error.value.condition == "UNKNOWN_STRATEGY"
     assert "sm-bu" in str(error.value)
 
@@ -163,7 +163,7 @@ def test_strategies_have_the_names_of_the_paper() -> None:
 
 
 def test_operators_go_with_the_last_of_their_users() -> None:
-    plan = filled(Strategy.SM, Scope.PARTIAL, *SPELLINGS[:3])
+    plan = filled(MergeStrategy.SM, Scope.PARTIAL, *SPELLINGS[:3])
     root = plan.root("as it is")
     (lower,) = root.inputs
     assert plan.root("the same") is plan.root("sides turned") is root
@@ -179,7 +179,7 @@ def test_operators_go_with_the_last_of_their_users() -> None:
 def test_a_stream_that_is_joined_with_itself_has_two_users() -> None:
     keys = ((Column("a.l", BIGINT), Column("b.l", BIGINT)),)
     join = Join(EVENTS, EVENTS, JoinKind.INNER, "a", "b", keys)
-    plan = filled(Strategy.SM, Scope.PARTIAL, query("q", join))
+    plan = filled(MergeStrategy.SM, Scope.PARTIAL, query("q", join))
     left, right = plan.root("q").inputs
     assert left is right
     assert left.users == 2
@@ -189,7 +189,7 @@ def test_a_stream_that_is_joined_with_itself_has_two_users() -> None:
 
 def test_a_filter_that_says_nothing() -> None:
     """It means the same as what it reads; both go when they are no longer used."""
-    plan = GlobalPlan(Strategy.SM)
+    plan = GlobalPlan(MergeStrategy.SM)
     plan.add(query("q", Filter(READINGS, truth("=", whole(1), whole(1)))))
     assert plan.add(query("p", READINGS)).complete
     plan.remove("q")
@@ -198,14 +198,14 @@ def test_a_filter_that_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("use_source_index", [True, False])
-@pytest.mark.parametrize("strategy", Strategy)
-def test_tenants_share_nothing(strategy: Strategy, use_source_index: bool) -> None:
+@pytest.mark.parametrize("strategy", MergeStrategy)
+def test_tenants_share_nothing(strategy: MergeStrategy, use_source_index: bool) -> None:
     plan = GlobalPlan(strategy, use_source_index=use_source_index)
     for number, tenant in enumerate((None, "one", "other")):
         assert plan.add(query(f"q{number}", SPELLINGS[0].input), tenant).shared == 0
     assert (plan.total, plan.size) == (12, 12)
     shared = plan.add(query("again", SPELLINGS[0].input), "one").shared
-    assert shared == (0 if strategy is Strategy.NONE else 3)
+    assert shared == (0 if strategy is MergeStrategy.NONE else 3)
     for name in ("q1", "again"):
         plan.remove(name)
     assert {found.key.tenant for found in plan.plans} == {None, "other"}
@@ -213,15 +213,15 @@ def test_tenants_share_nothing(strategy: Strategy, use_source_index: bool) -> No
 
 def test_without_the_source_index_there_is_one_plan() -> None:
     sinks = (query("p", READINGS), query("q", EVENTS))
-    assert len(filled(Strategy.SM, Scope.PARTIAL, *sinks, use_source_index=False).plans) == 1
-    assert len(filled(Strategy.SM, Scope.PARTIAL, *sinks).plans) == 2
+    assert len(filled(MergeStrategy.SM, Scope.PARTIAL, *sinks, use_source_index=False).plans) == 1
+    assert len(filled(MergeStrategy.SM, Scope.PARTIAL, *sinks).plans) == 2
 
 
 # --- batches and mistakes ------------------------------------------------------------------------
 
 
 def test_a_batch_removes_before_it_adds() -> None:
-    plan = filled(Strategy.SM, Scope.PARTIAL, SPELLINGS[0], query("rest", EVENTS))
+    plan = filled(MergeStrategy.SM, Scope.PARTIAL, SPELLINGS[0], query("rest", EVENTS))
     replaced = query("as it is", narrow(READINGS))
     placed = plan.change([replaced, SPELLINGS[1]], ["as it is"], {"the same": "one"})
     assert [p.name for p in placed] == ["as it is", "the same"]
@@ -234,7 +234,7 @@ def test_a_batch_removes_before_it_adds() -> None:
 
 
 def test_names_are_used_once() -> None:
-    plan = filled(Strategy.SM, Scope.PARTIAL, SPELLINGS[0])
+    plan = filled(MergeStrategy.SM, Scope.PARTIAL, SPELLINGS[0])
     with pytest.raises(QueryError) as error:
         plan.add(query("as it is", EVENTS))
     assert error.value.condition == "DUPLICATE_QUERY"
@@ -245,7 +245,7 @@ def test_names_are_used_once() -> None:
 
 
 def test_what_is_not_there_cannot_be_removed() -> None:
-    plan = filled(Strategy.SM, Scope.PARTIAL, SPELLINGS[0])
+    plan = filled(MergeStrategy.SM, Scope.PARTIAL, SPELLINGS[0])
     with pytest.raises(QueryError) as error:
         plan.remove("the same")
     assert error.value.condition == "UNKNOWN_QUERY"
@@ -313,8 +313,8 @@ def assert_counts_are_right(plan: GlobalPlan, live: list[Sink]) -> None:
 
 
 @pytest.mark.parametrize("scope", Scope)
-@pytest.mark.parametrize("strategy", Strategy)
-def test_nothing_is_left_of_queries_that_left(strategy: Strategy, scope: Scope) -> None:
+@pytest.mark.parametrize("strategy", MergeStrategy)
+def test_nothing_is_left_of_queries_that_left(strategy: MergeStrategy, scope: Scope) -> None:
     chance = random.Random(11)
     plan = filled(strategy, scope)
     live = lived(plan, chance, pool(chance, 3), 120)
@@ -328,8 +328,8 @@ def test_nothing_is_left_of_queries_that_left(strategy: Strategy, scope: Scope) 
 
 
 @pytest.mark.parametrize("scope", Scope)
-@pytest.mark.parametrize("strategy", Strategy)
-def test_the_past_does_not_matter(strategy: Strategy, scope: Scope) -> None:
+@pytest.mark.parametrize("strategy", MergeStrategy)
+def test_the_past_does_not_matter(strategy: MergeStrategy, scope: Scope) -> None:
     """The plan is as large as one of the live queries alone, where equals are written alike.
 
     Otherwise what is left of a query may be written as one that left wrote it, in more steps.
@@ -348,10 +348,10 @@ def test_looking_upwards_shares_no_more() -> None:
         chance = random.Random(seed)
         plans = pool(chance, 3)
         sinks = [query(f"q{n}", chance.choice(plans)) for n in range(40)]
-        down = filled(Strategy.SM, Scope.PARTIAL, *sinks)
-        up = filled(Strategy.SM_BU, Scope.PARTIAL, *sinks)
-        whole_ones = filled(Strategy.SM, Scope.COMPLETE, *sinks)
-        nothing = filled(Strategy.NONE, Scope.PARTIAL, *sinks)
+        down = filled(MergeStrategy.SM, Scope.PARTIAL, *sinks)
+        up = filled(MergeStrategy.SM_BU, Scope.PARTIAL, *sinks)
+        whole_ones = filled(MergeStrategy.SM, Scope.COMPLETE, *sinks)
+        nothing = filled(MergeStrategy.NONE, Scope.PARTIAL, *sinks)
         assert down.size <= up.size <= nothing.size == nothing.total
         assert down.size <= whole_ones.size
 
@@ -361,13 +361,13 @@ def test_by_meaning_shares_at_least_what_the_writing_tells() -> None:
         chance = random.Random(seed)
         plans = pool(chance, 3)
         sinks = [query(f"q{n}", chance.choice(plans)) for n in range(40)]
-        sizes = {s: filled(s, Scope.PARTIAL, *sinks).size for s in Strategy}
-        assert sizes[Strategy.SM] <= sizes[Strategy.HB] <= sizes[Strategy.NONE]
-        assert sizes[Strategy.SM_PLUS] == sizes[Strategy.SM]
+        sizes = {s: filled(s, Scope.PARTIAL, *sinks).size for s in MergeStrategy}
+        assert sizes[MergeStrategy.SM] <= sizes[MergeStrategy.HB] <= sizes[MergeStrategy.NONE]
+        assert sizes[MergeStrategy.SM_PLUS] == sizes[MergeStrategy.SM]
 
 
 def test_meanings_of_queries_that_left_are_forgotten() -> None:
-    plan = GlobalPlan(Strategy.SM)
+    plan = GlobalPlan(MergeStrategy.SM)
     kept = [query(f"kept {n}", narrow(Filter(READINGS, above(n)))) for n in range(5)]
     plan.change(kept)
     plan.add(query("theirs", kept[0].input), "one")
@@ -424,8 +424,12 @@ def hard(number: int) -> Node:
     return narrow(Filter(READINGS, truth("and", low, truth(">", LARGE, whole(number)))))
 
 
-@pytest.mark.parametrize("strategy", [Strategy.HB, Strategy.HB_PLUS, Strategy.SM, Strategy.SM_PLUS])
-def test_ten_thousand_queries_take_no_more_work_each_than_one_hundred(strategy: Strategy) -> None:
+@pytest.mark.parametrize(
+    "strategy", [MergeStrategy.HB, MergeStrategy.HB_PLUS, MergeStrategy.SM, MergeStrategy.SM_PLUS]
+)
+def test_ten_thousand_queries_take_no_more_work_each_than_one_hundred(
+    strategy: MergeStrategy,
+) -> None:
     plan = GlobalPlan(strategy)
     work: list[int] = []
     for number in range(10_000):
@@ -444,7 +448,7 @@ def test_ten_thousand_queries_take_no_more_work_each_than_one_hundred(strategy: 
 
 def test_what_is_begun_anew_is_less_than_what_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Now and then the live queries are added again: rarely enough that it costs little."""
-    plan = GlobalPlan(Strategy.SM)
+    plan = GlobalPlan(MergeStrategy.SM)
     for number in range(3_000):
         plan.add(query(f"q{number}", easy(number)))
     again = Counter[str]()
@@ -462,7 +466,7 @@ def test_what_is_begun_anew_is_less_than_what_left(monkeypatch: pytest.MonkeyPat
 
 
 def test_queries_that_may_take_a_proof_take_no_more_work_each() -> None:
-    plan = GlobalPlan(Strategy.SM)
+    plan = GlobalPlan(MergeStrategy.SM)
     early, late = [], []
     for number in range(300):
         sink = query(f"q{number}", hard(number))

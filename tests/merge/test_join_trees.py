@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.merge.rewriting import Merging
-from headrace.merge.strategies import Strategy
+from headrace.merge.strategies import MergeStrategy
 from headrace.optimizer import optimize
 from headrace.plan.join_graph import join_graph, topmost_joins
 from headrace.plan.nodes import Node, OutputMode, Sink, Source, Table
@@ -95,7 +95,7 @@ WITHIN_A = (
 @pytest.mark.parametrize("second", [WITHIN_A, TABLE_FIRST, TABLE_LAST, TABLE_BETWEEN])
 def test_what_runs_has_the_same_trees(first: str, second: str) -> None:
     """Parts are exchanged for equal ones, but a join's inputs stay inputs or parts of it."""
-    merging = Merging(Strategy.SM_PLUS)
+    merging = Merging(MergeStrategy.SM_PLUS)
     sinks = {
         name: Sink(plan_of(sql), name, "memory", OutputMode.APPEND)
         for name, sql in (("one", first), ("two", second))

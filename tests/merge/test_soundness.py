@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import pytest
 
-from headrace.merge.strategies import MeaningMatcher, Strategy, make_matcher
+from headrace.merge.strategies import MeaningMatcher, MergeStrategy, make_matcher
 from headrace.optimizer import optimize
 from headrace.plan.expressions import Call, Column, Expr, Literal, Named
 from headrace.plan.nodes import Aggregate, Filter, Node, Project
@@ -253,9 +253,9 @@ def test_near_misses(pair: str, arithmetic: str) -> None:
     assert not are_equal(one, other, matcher(not EXACT[arithmetic]))
 
 
-@pytest.mark.parametrize("strategy", [s for s in Strategy if s is not Strategy.NONE])
+@pytest.mark.parametrize("strategy", [s for s in MergeStrategy if s is not MergeStrategy.NONE])
 @pytest.mark.parametrize("pair", DIFFERENT_UNSEEN)
-def test_near_misses_by_what_spark_would_do(pair: str, strategy: Strategy) -> None:
+def test_near_misses_by_what_spark_would_do(pair: str, strategy: MergeStrategy) -> None:
     one, other = map(plan_of, DIFFERENT_UNSEEN[pair])
     merger = make_matcher(strategy, unbounded=False, solver_ms=PATIENCE)
     assert merger.root(one) != merger.root(other)
@@ -280,18 +280,29 @@ def test_near_misses_that_are_looked_up_as_written(pair: str) -> None:
     assert not are_equal(one, other, matcher(written_first=True))
 
 
-@pytest.mark.parametrize("strategy", [Strategy.HB, Strategy.STRUCTURAL, Strategy.HB_PLUS])
+@pytest.mark.parametrize(
+    "strategy", [MergeStrategy.HB, MergeStrategy.STRUCTURAL, MergeStrategy.HB_PLUS]
+)
 @pytest.mark.parametrize("pair", DIFFERENT | DIFFERENT_BY_ERRORS | DIFFERENT_IF_EXACT)
-def test_near_misses_of_strategies_that_go_by_the_writing(pair: str, strategy: Strategy) -> None:
+def test_near_misses_of_strategies_that_go_by_the_writing(
+    pair: str, strategy: MergeStrategy
+) -> None:
     one, other = map(plan_of, (DIFFERENT | DIFFERENT_BY_ERRORS | DIFFERENT_IF_EXACT)[pair])
     merger = make_matcher(strategy, unbounded=False, solver_ms=0)
     assert merger.root(one) != merger.root(other)
 
 
 @pytest.mark.parametrize(
-    "strategy", [Strategy.SM, Strategy.SM_PLUS, Strategy.HB, Strategy.HB_PLUS, Strategy.STRUCTURAL]
+    "strategy",
+    [
+        MergeStrategy.SM,
+        MergeStrategy.SM_PLUS,
+        MergeStrategy.HB,
+        MergeStrategy.HB_PLUS,
+        MergeStrategy.STRUCTURAL,
+    ],
 )
-def test_zero_and_minus_zero(strategy: Strategy) -> None:
+def test_zero_and_minus_zero(strategy: MergeStrategy) -> None:
     """``d + 0.0`` is 0.0 where ``d`` is -0.0, and ``d + -0.0`` is not."""
     merger = make_matcher(strategy, unbounded=False, solver_ms=0)
     plans = [

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from headrace.native.compare import Outcome, compare, multiset_difference
+from headrace.native.compare import ContestantRun, compare, multiset_difference
 
 
 def test_the_order_is_turned_around_every_other_round() -> None:
     order: list[str] = []
 
-    def run(name: str) -> Callable[[], Outcome]:
-        def one() -> Outcome:
+    def run(name: str) -> Callable[[], ContestantRun]:
+        def one() -> ContestantRun:
             order.append(name)
-            return Outcome(1.0)
+            return ContestantRun(1.0)
 
         return one
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.optimizer.windows.arborescence import Arcs, Tree, cheapest_tree
+from headrace.optimizer.windows.arborescence import Arborescence, Arcs, cheapest_tree
 
 TERMINALS = 4
 
@@ -74,4 +74,4 @@ def test_numbers_of_any_size(arcs: list[list[tuple[int, int]]]) -> None:
 
 @pytest.mark.parametrize(("bound", "proven"), [(7, True), (6, False)])
 def test_what_is_proven(bound: int, proven: bool) -> None:
-    assert Tree(frozenset(), 7, bound).proven is proven
+    assert Arborescence(frozenset(), 7, bound).proven is proven

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.cost.early_aggregation import (
-    Derived,
     EarlyModel,
+    SetFigures,
     StreamFigures,
     Tuning,
     choices,
@@ -262,7 +262,9 @@ TUNING = Tuning(update=3e-6, probe=5e-6, group=7e-6)
 
 def test_the_default_setting_by_equations_13_to_22() -> None:
     """λ 300, w 5000, g1 150, g2 1 and σ 0.1, with the hash tables of Figure 6."""
-    derived = Derived((StreamFigures(300, 5000, 150, 0.1), StreamFigures(300, 5000, 1, 0.1)), 1021)
+    derived = SetFigures(
+        (StreamFigures(300, 5000, 150, 0.1), StreamFigures(300, 5000, 1, 0.1)), 1021
+    )
     assert derived.output() == 150
     assert (derived.set_size(0), derived.set_size(1)) == (1500, 10)
     assert (derived.matches_in_window(0), derived.matches_in_window(1)) == (500, 500)
@@ -275,7 +277,7 @@ def test_the_default_setting_by_equations_13_to_22() -> None:
 def test_two_streams_cost_what_equations_5_to_12_say(
     s1: StreamFigures, s2: StreamFigures, nested: bool
 ) -> None:
-    d = Derived((s1, s2), 1021)
+    d = SetFigures((s1, s2), 1021)
     u, p, g = TUNING.update, TUNING.probe, TUNING.group
     a, a1, a2 = d.output(), d.set_size(0), d.set_size(1)
     b1, b2, bg = d.join_buckets(0), d.join_buckets(1), d.group_buckets()
@@ -303,7 +305,7 @@ def test_two_streams_cost_what_equations_5_to_12_say(
 
 
 def published(groups: tuple[float, float], selectivity: float, window: float) -> str:
-    d = Derived(tuple(StreamFigures(300, window, g, selectivity) for g in groups))
+    d = SetFigures(tuple(StreamFigures(300, window, g, selectivity) for g in groups))
     costs = {c: published_cost(d, c, TUNING, True) for c in choices(frozenset({0, 1}))}
     return plan_name(min(costs, key=lambda c: costs[c]), 2)
 
@@ -320,7 +322,7 @@ def test_early_aggregation_gains_more_with_more_inputs() -> None:
     stream = StreamFigures(200, 300, 1, 0.1)
     gains = []
     for count in (2, 3):
-        d = Derived((replace(stream, groups=20), *(stream,) * (count - 1)))
+        d = SetFigures((replace(stream, groups=20), *(stream,) * (count - 1)))
         late = published_cost(d, frozenset(), TUNING)
         gains.append(late / published_cost(d, frozenset(range(count)), TUNING))
     assert gains[1] > gains[0] > 1
@@ -379,7 +381,7 @@ def test_the_published_model_can_be_asked_instead() -> None:
     known = loads(shape, {0: 1_500.0, 1: 100.0}, 10.0)
     for model, nested in ((EarlyModel.HASH_JOINS, False), (EarlyModel.NESTED_LOOPS, True)):
         costs = plan_costs(shape, known, TUNING, model)
-        figures = Derived(
+        figures = SetFigures(
             (StreamFigures(1_000, 10_000, 150, 0.1), StreamFigures(1_000, 10_000, 10, 0.1))
         )
         for choice, cost in costs.items():

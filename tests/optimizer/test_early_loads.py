@@ -10,7 +10,7 @@ import pytest
 from headrace.definitions.key_bits import for_duckdb
 from headrace.planner.statistics import RuntimeStatistics
 from headrace.stats.key_bits import different_keys, merged, share_for
-from headrace.stats.load import Load, SeenSet, Span, estimated_keys
+from headrace.stats.load import Load, SeenSet, TimeSpan, estimated_keys
 from headrace.stats.moving_window import MOST_STRETCHES, MovingWindow, Stretch
 
 
@@ -84,7 +84,7 @@ def test_a_window_without_an_end_is_remembered_in_few_stretches() -> None:
 
 def test_what_is_known_of_sets_is_durable() -> None:
     statistics = RuntimeStatistics()
-    came = Span(0, 1_000)
+    came = TimeSpan(0, 1_000)
     statistics.note_set("s", SeenSet(50, 10, Load(50, 1_000, 10), {"k": 4.0}, came, -9_000.0))
     known = RuntimeStatistics.from_json(statistics.to_json())
     assert known == statistics

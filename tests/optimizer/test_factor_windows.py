@@ -28,7 +28,7 @@ from headrace.optimizer.windows.published import (
 )
 from headrace.optimizer.windows.steiner import best_graph
 from headrace.plan.coverage import Coverage, is_derived_from
-from headrace.plan.window_graph import Derived, WindowGraph, graph_cluster, graph_text
+from headrace.plan.window_graph import WindowGraph, WindowSource, graph_cluster, graph_text
 from headrace.plan.windows import Hopping, common_pane
 
 BOTH = pytest.mark.parametrize("coverage", list(Coverage))
@@ -293,7 +293,7 @@ def test_a_graph_refuses_what_is_not_one() -> None:
     with pytest.raises(PlanError, match="does not compute"):
         WindowGraph.of([ten, twenty], {twenty: None})
     with pytest.raises(PlanError, match="does not compute"):
-        WindowGraph(frozenset([twenty]), (Derived(twenty, ten),))
+        WindowGraph(frozenset([twenty]), (WindowSource(twenty, ten),))
 
 
 def test_the_graph_as_text_and_as_a_picture() -> None:

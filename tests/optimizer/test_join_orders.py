@@ -18,7 +18,7 @@ from headrace.optimizer.joins.containment import implied_bound, implied_windows
 from headrace.optimizer.joins.properties import (
     HandedOn,
     Level,
-    Outcome,
+    Validity,
     associativity,
     classify,
     commutativity,
@@ -31,7 +31,7 @@ from headrace.optimizer.joins.search import (
     join_cost,
     listed_orders,
 )
-from headrace.optimizer.joins.steps import RULES, Refusal, steps_of
+from headrace.optimizer.joins.steps import RULES, InvalidOrder, steps_of
 from headrace.plan.expressions import Column
 from headrace.plan.join_graph import JoinGraph, join_graph, left_deep, order_text, topmost_joins
 from headrace.plan.nodes import (
@@ -52,7 +52,7 @@ from tests.support.oracle_batch import run_batch
 from tests.support.published_orders import WindowJoin, all_window_permutations, window_join_orders
 
 LEFT, RIGHT, END = HandedOn.LEFT, HandedOn.RIGHT, HandedOn.WINDOW_END
-HOLDS, ACQUIRED, FAILS = Outcome.HOLDS, Outcome.ACQUIRED, Outcome.FAILS
+HOLDS, ACQUIRED, FAILS = Validity.HOLDS, Validity.ACQUIRED, Validity.FAILS
 
 ROWS = Schema.of((("k", DataType("bigint")), ("v", DataType("bigint")), ("ts", TIMESTAMP)))
 CATALOG = {name: Source(name, ROWS, "ts", 0) for name in "abcdefgh"}
@@ -96,7 +96,7 @@ def join_of(sql: str) -> Join:
         (interval(0, 10), "C4", ACQUIRED),
     ],
 )
-def test_commutativity(time: JoinTime, case: str, outcome: Outcome) -> None:
+def test_commutativity(time: JoinTime, case: str, outcome: Validity) -> None:
     verdict = commutativity(time)
     assert (verdict.case, verdict.outcome) == (case, outcome)
     assert verdict.rule == (boundary_swap.NAME if outcome is ACQUIRED else None)
@@ -122,9 +122,9 @@ def test_associativity(
     first: JoinTime,
     second: JoinTime,
     case: str,
-    by_a: Outcome,
-    by_b: Outcome,
-    by_end: Outcome | None,
+    by_a: Validity,
+    by_b: Validity,
+    by_end: Validity | None,
 ) -> None:
     for handed, outcome in ((LEFT, by_a), (RIGHT, by_b), (END, by_end)):
         verdict = associativity(first, second, handed)
@@ -396,7 +396,7 @@ def test_every_order_gives_the_same_rows(name: str) -> None:
     assert expected
     valid = 0
     for order in orders:
-        if isinstance(steps_of(graph, order), Refusal):
+        if isinstance(steps_of(graph, order), InvalidOrder):
             continue
         valid += 1
         found = run_batch(reordered(join, order), tables)
@@ -441,7 +441,7 @@ def test_the_search_finds_the_cheapest_of_all_orders(name: str, seed: int) -> No
     valid = [
         order
         for order in trees(range(len(graph.leaves)))
-        if not isinstance(steps_of(graph, order), Refusal)
+        if not isinstance(steps_of(graph, order), InvalidOrder)
     ]
     cheapest = min(cost_of(order, costs) for order in valid)
     assert best_order(graph, load).cost == pytest.approx(cheapest)
@@ -499,9 +499,9 @@ def test_orders_are_refused_with_a_reason(
 ) -> None:
     assert rule in RULES
     graph = graph_of(QUERIES[name].sql)
-    assert not isinstance(steps_of(graph, left_deep(order)), Refusal)
+    assert not isinstance(steps_of(graph, left_deep(order)), InvalidOrder)
     refused = steps_of(graph, left_deep(order), frozenset((rule,)))
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, InvalidOrder)
     assert words in refused.reason
     assert rule in refused.reason
 
@@ -514,12 +514,12 @@ def test_each_rule_can_be_turned_off_by_the_setting(rule: str) -> None:
 
 def test_products_are_refused() -> None:
     graph = graph_of(GRAPHS["two keys"].replace("a.v = c.v AND", "b.v = c.v AND"))
-    assert not isinstance(steps_of(graph, ((0, 2), 1)), Refusal)
+    assert not isinstance(steps_of(graph, ((0, 2), 1)), InvalidOrder)
     sql = (
         "SELECT a.k FROM a JOIN b ON a.k = b.k AND window(a.ts, '3 minutes') = "
         "window(b.ts, '3 minutes') JOIN c ON b.v = c.v AND window(b.ts, '3 minutes') = "
         "window(c.ts, '3 minutes')"
     )
     refused = steps_of(graph_of(sql), ((0, 2), 1))
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, InvalidOrder)
     assert "neither an equal key" in refused.reason

@@ -25,7 +25,7 @@ from headrace.stats.probes import (
     Figures,
     ProbeHistory,
     ProbeStatistics,
-    Step,
+    ProbeStep,
     fed_back,
 )
 
@@ -315,15 +315,15 @@ BEGINS = (0, 0b001, (0, 1))
 
 def stepped(
     history: ProbeHistory,
-    sampled: dict[Step, EdgeCounts],
-    observed: dict[Step, EdgeCounts] | None = None,
+    sampled: dict[ProbeStep, EdgeCounts],
+    observed: dict[ProbeStep, EdgeCounts] | None = None,
 ) -> None:
     pair = {(0, 1): EdgeCounts(100, 50, 50), (0, 2): EdgeCounts(100, 50, 50)}
     history.add(pair, {(0, 1): 9.0, (0, 2): 9.0}, {}, {0: 100}, sampled, observed or {})
     assert history.close() is not None
 
 
-def steps_of(history: ProbeHistory) -> dict[Step, Figures]:
+def steps_of(history: ProbeHistory) -> dict[ProbeStep, Figures]:
     known = history.forecast()
     assert known is not None
     return dict(known.steps)

@@ -9,7 +9,7 @@ import pytest
 from headrace.optimizer import optimize
 from headrace.optimizer.joins.largest_window import ONLY
 from headrace.optimizer.joins.rewrite import reordered
-from headrace.optimizer.joins.steps import Refusal, steps_of
+from headrace.optimizer.joins.steps import InvalidOrder, steps_of
 from headrace.plan.join_graph import join_graph, left_deep, topmost_joins
 from headrace.plan.nodes import Node
 from headrace.sql import plan_query
@@ -32,7 +32,7 @@ def orders_of(plan: Node, chance: random.Random) -> list[Node]:
     found = []
     for _ in range(2):
         order = left_deep(chance.sample(range(len(graph.leaves)), len(graph.leaves)))
-        assert not isinstance(steps_of(graph, order), Refusal)
+        assert not isinstance(steps_of(graph, order), InvalidOrder)
         moved = reordered(join, order)
         found.append(plan.transform(lambda n, old=join, new=moved: new if n == old else n))  # type: ignore[misc]
     return found

@@ -9,7 +9,7 @@ import pytest
 from headrace.compiler.planning import plan_all
 from headrace.engine.policy import planner_policy
 from headrace.errors import SettingError
-from headrace.merge import Strategy
+from headrace.merge import MergeStrategy
 from headrace.optimizer import JOIN_RULES, RULES, optimize
 from headrace.optimizer.windows.layout import Sharing
 from headrace.plan.nodes import OutputMode, Sink
@@ -54,7 +54,7 @@ def test_a_name_that_nothing_has_is_refused_with_what_was_meant() -> None:
 
 
 def test_what_is_turned_off_is_left_as_it_is_written() -> None:
-    assert without("merging").merge_strategy is Strategy.NONE
+    assert without("merging").merge_strategy is MergeStrategy.NONE
     assert without("pane_layout").window_sharing is Sharing.NONE
     assert not without("filter_sharing").shares_filters
     assert not without("join_order").reorder_joins

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from headrace.state.clocks import Clocks, Reading
+from headrace.state.clocks import ClockReading, Clocks
 
 STREAMS = ("a", "b", "c", "d")
 SETS = [
@@ -16,7 +16,7 @@ SETS = [
 ]
 
 
-def by_definition(history: list[Reading], streams: frozenset[str]) -> int | None:
+def by_definition(history: list[ClockReading], streams: frozenset[str]) -> int | None:
     """The greatest least of all epochs; an epoch in which one that counts has none says nothing."""
     leasts = []
     for epoch in history:
@@ -26,7 +26,7 @@ def by_definition(history: list[Reading], streams: frozenset[str]) -> int | None
     return max(leasts, default=None)
 
 
-def random_history(chance: random.Random, epochs: int) -> list[Reading]:
+def random_history(chance: random.Random, epochs: int) -> list[ClockReading]:
     """Streams of different pace; some begin late, and each is idle now and then."""
     watermarks: dict[str, int] = {}
     idle: set[str] = set()
@@ -38,7 +38,7 @@ def random_history(chance: random.Random, epochs: int) -> list[Reading]:
             if stream not in idle and chance.random() < 0.7:
                 step = chance.choice((0, 1, 5, 40))
                 watermarks[stream] = watermarks.get(stream, chance.randrange(50)) + step
-        history.append(Reading(dict(watermarks), frozenset(idle)))
+        history.append(ClockReading(dict(watermarks), frozenset(idle)))
     return history
 
 

@@ -16,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from headrace.calibration.join_setting import SCHEMA, JoinSetting, write_stream
-from headrace.contestants import FileStream, StandingQuery, empty_folder, run_headrace
+from headrace.contestants import StandingQuery, StreamFolder, empty_folder, run_headrace
 from headrace.cost.early_aggregation import Tuning
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _measured(runs: RowRuns, setting: JoinSetting, hint: str, rows: int) -> _Pha
         if not place.exists():
             values = round(1 / setting.selectivity)
             write_stream(place, rows, setting.rates[number], 1, values, number)
-        streams.append(FileStream(name, place, SCHEMA, delay="0 seconds", files_per_batch=2))
+        streams.append(StreamFolder(name, place, SCHEMA, delay="0 seconds", files_per_batch=2))
     found: list[_Phases] = []
     for _ in range(runs.repeats + 1):
         standing = [StandingQuery("q", setting.sql(hint))]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.cli.feed import Feed
     from headrace.cli.progress import Glance
     from headrace.cli.screen import Newest
-    from headrace.contestants import FileStream
+    from headrace.contestants import StreamFolder
     from headrace.native.compare import Case
     from headrace.session import Headrace, Query, QueryHandle
 
@@ -225,12 +225,12 @@ def _print_query(newest: Newest, console: Console) -> None:
     console.print(result_table(newest))
 
 
-def _streams(feed: Feed, files_per_batch: int | None = None) -> list[FileStream]:
+def _streams(feed: Feed, files_per_batch: int | None = None) -> list[StreamFolder]:
     from headrace.cli.feed import BIDS_SCHEMA, CLICKS_SCHEMA
-    from headrace.contestants import FileStream
+    from headrace.contestants import StreamFolder
 
     return [
-        FileStream(name, feed.folder / name, schema, "ts", DELAY, files_per_batch, "json")
+        StreamFolder(name, feed.folder / name, schema, "ts", DELAY, files_per_batch, "json")
         for name, schema in (("bids", BIDS_SCHEMA), ("clicks", CLICKS_SCHEMA))
     ]
 

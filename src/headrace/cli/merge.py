@@ -151,13 +151,13 @@ def _merged(
     solver_ms: int,
 ) -> GlobalPlan:
     """As an engine does it, where parts are shared: whatever columns are called."""
-    from headrace.merge import GlobalPlan, Scope, Strategy
+    from headrace.merge import GlobalPlan, MergeStrategy, Scope
     from headrace.merge.describe import planned_together
     from headrace.merge.rewriting import Merging
     from headrace.merge.strategies import make_matcher
     from headrace.plan.nodes import OutputMode, Sink
 
-    found, unbounded = Strategy.named(strategy), arithmetic is Arithmetic.unbounded
+    found, unbounded = MergeStrategy.named(strategy), arithmetic is Arithmetic.unbounded
     sinks = {
         query.name: Sink(plan, query.name, query.sink.format, OutputMode(query.output_mode))
         for query, plan in zip(queries, plans, strict=True)

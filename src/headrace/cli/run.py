@@ -15,7 +15,7 @@ import typer
 from headrace.cli.console import err, note, out
 from headrace.cli.signals import Signals, Unended
 from headrace.errors import HeadraceError
-from headrace.pipeline import Pipeline, QuerySpec, Trigger, load_pipeline
+from headrace.pipeline import Pipeline, QuerySpec, TriggerEntry, load_pipeline
 
 if TYPE_CHECKING:
     from headrace.cli.progress import Glance
@@ -174,7 +174,7 @@ def _start_sink(query: Query, spec: QuerySpec) -> QueryHandle:
     return writer.outputMode(spec.output_mode).start()
 
 
-def start_engine(hr: Headrace, trigger: Trigger) -> None:
+def start_engine(hr: Headrace, trigger: TriggerEntry) -> None:
     if trigger.processing_time is not None:
         hr.start(processingTime=trigger.processing_time)
     else:

@@ -19,7 +19,7 @@ from headrace.errors import QueryError
 from headrace.operators.base import Operator, Store
 from headrace.operators.panes.pane_aggregate import PaneAggregate
 from headrace.operators.panes.pane_store import Panes, PaneStore, WindowLateness
-from headrace.operators.panes.window_aggregate import Reading, WindowAggregate
+from headrace.operators.panes.window_aggregate import PaneScan, WindowAggregate
 from headrace.operators.rows.row_aggregate import RowAggregate
 from headrace.operators.rows.row_store import Retention, RowStore, StoredRows, unchained
 from headrace.operators.sessions.session_aggregate import SessionAggregate
@@ -209,7 +209,7 @@ class _Compiler:
                 store.retentions.append(retention)
                 store.wanted.add(None if share is None else share.condition)
                 graph = closing_graph(kept.values(), pane, coverage_of(parts.values()))
-                readings.append(Reading(store, pane, kept, graph))
+                readings.append(PaneScan(store, pane, kept, graph))
         # One of the stores that get new rows counts those that come too late.
         counting = next(reading.store for reading in readings if reading.store.active)
         condition = None if share is None else share.condition

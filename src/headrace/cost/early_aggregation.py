@@ -5,7 +5,7 @@ the rows that arrive in a unit of time, row by row. A new row of input k updates
 k is aggregated early, its set; it is matched with the others one after the other, in their sets or
 their windows, and each match updates the output. ``published_cost`` is equations 1 to 4 for any
 number of inputs; with ``hash`` or ``nested`` costs of a probe it is equations 5 to 12, and
-``Derived`` has equations 13 to 22. Equation 6 as printed divides by B_g and B_2 where its mirror
+``SetFigures`` has equations 13 to 22. Equation 6 as printed divides by B_g and B_2 where its mirror
 image, equation 7, divides by B_2 and B_g; the form of equation 7 is taken for both.
 
 *This engine's*: an epoch's rows are aggregated together before they are stored, and windows are
@@ -66,7 +66,7 @@ class StreamFigures:
 
 
 @dataclass(frozen=True)
-class Derived:
+class SetFigures:
     """Equations 13 to 22, for one input where an index stands in the paper."""
 
     streams: tuple[StreamFigures, ...]
@@ -101,7 +101,7 @@ class Derived:
 
 
 def published_cost(
-    derived: Derived, early: frozenset[int], tuning: Tuning, nested_loops: bool = False
+    derived: SetFigures, early: frozenset[int], tuning: Tuning, nested_loops: bool = False
 ) -> float:
     """Seconds for the rows of a second; each row comes and leaves again, hence the factor 2."""
     late_update = derived.output() / derived.group_buckets() * tuning.group

@@ -21,7 +21,7 @@ from headrace.plan.times import event_times, graph_lag
 
 
 @dataclass(frozen=True)
-class Condition:
+class JoinConjunct:
     """Part of the join's predicate, with the columns it needs.
 
     One that ``raises`` for some rows is met by those alone that satisfy all that never do, whatever
@@ -42,7 +42,7 @@ class JoinShape:
     """
 
     graph: JoinGraph
-    conditions: tuple[Condition, ...]
+    conditions: tuple[JoinConjunct, ...]
     outer: bool
     #: Whether what conditions on time imply for other pairs holds too; not where times are rounded.
     implies: bool = True
@@ -103,16 +103,16 @@ def join_shape(node: Join) -> JoinShape:
             hint="add b.ts BETWEEN a.ts - INTERVAL '…' AND a.ts + INTERVAL '…'",
         )
     graph = join_graph(node)
-    conditions: list[Condition] = []
+    conditions: list[JoinConjunct] = []
     for edge in graph.times:
         columns = edge.time.left.columns() | edge.time.right.columns()
-        conditions += [Condition(sql, columns) for sql in exact_condition(edge.time)]
+        conditions += [JoinConjunct(sql, columns) for sql in exact_condition(edge.time)]
     conditions += map(predicate_condition, graph.predicates)
     return JoinShape(graph, tuple(conditions), node.kind is not JoinKind.INNER)
 
 
-def predicate_condition(predicate: Expr) -> Condition:
-    return Condition(sql_of(predicate), predicate.columns(), can_raise(predicate))
+def predicate_condition(predicate: Expr) -> JoinConjunct:
+    return JoinConjunct(sql_of(predicate), predicate.columns(), can_raise(predicate))
 
 
 def key_condition(left: Expr, right: Expr) -> Sql:

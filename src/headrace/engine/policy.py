@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headrace.cost.early_aggregation import EarlyModel
 from headrace.cost.probing import ProbeModel, ProbeTuning
-from headrace.merge import Strategy
+from headrace.merge import MergeStrategy
 from headrace.optimizer.windows.layout import CostModel, Sharing
 from headrace.planner.calibration import calibrated, calibrated_probes
 from headrace.planner.policy import PlannerPolicy
@@ -18,7 +18,7 @@ def planner_policy(settings: Settings) -> PlannerPolicy:
     policy = PlannerPolicy(
         disabled=settings.disabled_rules,
         least_gain=settings.least_gain,
-        merge_strategy=Strategy.named(settings.merge_strategy),
+        merge_strategy=MergeStrategy.named(settings.merge_strategy),
         merge_unbounded=settings.merge_arithmetic == "unbounded",
         merge_solver_ms=settings.merge_solver_ms,
         window_sharing=Sharing(settings.window_sharing),

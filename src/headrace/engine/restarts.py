@@ -14,7 +14,7 @@ from headrace.errors import QueryError
 from headrace.names import same_name
 from headrace.plan.types import Schema
 from headrace.settings import FailedQueries
-from headrace.state.branches import Branch, back_among_others, described, forget_branch
+from headrace.state.branches import QueryBranch, back_among_others, described, forget_branch
 from headrace.state.committed import Committed, QueryRecord
 from headrace.state.store_names import results_of_query
 
@@ -46,7 +46,7 @@ def settle_failed(
     return skipped
 
 
-def _check_choice(name: str, branch: Branch, choice: str | None, is_started: bool) -> None:
+def _check_choice(name: str, branch: QueryBranch, choice: str | None, is_started: bool) -> None:
     if choice == "drop" or (choice is not None and is_started and not branch.rows_gone):
         return
     if choice == "skip" and is_started:
@@ -68,7 +68,7 @@ def _check_choice(name: str, branch: Branch, choice: str | None, is_started: boo
     )
 
 
-def _check_schema(name: str, branch: Branch, schema: Schema) -> None:
+def _check_schema(name: str, branch: QueryBranch, schema: Schema) -> None:
     if branch.schema != described(schema):
         raise QueryError(
             f"query {name!r} has put out {', '.join(branch.schema)}, and is now to put out "

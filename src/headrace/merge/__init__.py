@@ -14,6 +14,6 @@ the whole.
 from __future__ import annotations
 
 from headrace.merge.global_plan import GlobalPlan, Placed, Scope
-from headrace.merge.strategies import Strategy
+from headrace.merge.strategies import MergeStrategy
 
-__all__ = ["GlobalPlan", "Placed", "Scope", "Strategy"]
+__all__ = ["GlobalPlan", "MergeStrategy", "Placed", "Scope"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from headrace.merge.conditions import Predicate
 from headrace.merge.equality import Equality
-from headrace.merge.signature import Branch, Signature
+from headrace.merge.signature import SelectBlock, Signature
 from headrace.plan.expressions import Column, Expr, Named, conjunction, conjuncts
 from headrace.plan.nodes import Filter, Join, Node, Project
 from headrace.plan.types import DataType
@@ -27,7 +27,7 @@ Meanings = Mapping[int, Signature]
 #: Columns of the wider relation, by what they mean and by type.
 Names = Mapping[tuple[object, DataType], str]
 #: A condition, and the meanings of the columns that it is about.
-Condition = tuple[Expr, Mapping[str, int]]
+CanonicalConjunct = tuple[Expr, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Container:
 # --- what all containment is made of -------------------------------------------------------------
 
 
-def single_branches(equality: Equality, *relations: Signature) -> list[Branch] | None:
+def single_branches(equality: Equality, *relations: Signature) -> list[SelectBlock] | None:
     """The blocks of relations that read the same, each thing once; else nothing is known."""
     if any(len(relation.branches) != 1 for relation in relations):
         return None
@@ -75,7 +75,7 @@ class Implication:
     conjuncts: frozenset[int]
     implied: frozenset[int]
 
-    def residual(self, conditions: list[Condition], names: Names) -> list[Expr] | None:
+    def residual(self, conditions: list[CanonicalConjunct], names: Names) -> list[Expr] | None:
         """What is said beyond what is implied, over the wider relation's columns.
 
         ``conditions`` is how it was said. None where that is not all of it, or lacks a column.
@@ -94,9 +94,9 @@ class Implication:
         return beyond if self.conjuncts - self.implied <= explained else None
 
 
-def filters_below(node: Node, meanings: Meanings) -> list[Condition]:
+def filters_below(node: Node, meanings: Meanings) -> list[CanonicalConjunct]:
     """The conditions of filters that stand on top of a relation, below nothing but projections."""
-    conditions: list[Condition] = []
+    conditions: list[CanonicalConjunct] = []
     while isinstance(node, Filter | Project):
         if isinstance(node, Filter):
             columns = meanings[id(node)].columns

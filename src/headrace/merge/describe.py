@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from headrace.cost.rows import row_flow
 from headrace.merge.global_plan import GlobalPlan, Scope, SharedOperator, SharedPlan
 from headrace.merge.rewriting import Merging
-from headrace.merge.strategies import Strategy
+from headrace.merge.strategies import MergeStrategy
 from headrace.plan.nodes import Node, Sink, Source
 from headrace.plan.text import node_text
 from headrace.stats.catalog import NO_STATISTICS, Statistics
@@ -84,7 +84,7 @@ class DescribedPlan:
 class Description:
     """All queries of a global plan, and what merging them saves."""
 
-    strategy: Strategy
+    strategy: MergeStrategy
     scope: Scope
     #: Operators of all queries, sinks and all: as if each ran alone, and merged.
     alone: int

@@ -19,7 +19,7 @@ from itertools import chain, islice
 from headrace.merge.conditions import Predicate, raising_parts, safe_parts
 from headrace.merge.fingerprints import Fingerprints
 from headrace.merge.polynomials import is_linear, variables_of
-from headrace.merge.signature import Branch, Signature
+from headrace.merge.signature import SelectBlock, Signature
 from headrace.merge.signer import Signer
 from headrace.merge.solver import Solver, is_installed
 from headrace.merge.witnesses import Witnesses
@@ -40,9 +40,9 @@ class _Alike:
     """
 
     undecided: bool = False
-    unsampled: list[Branch] = field(default_factory=list)
+    unsampled: list[SelectBlock] = field(default_factory=list)
     #: By answers, and then by the conditions whose spelling is enough.
-    by_answers: dict[int, dict[frozenset[int], list[Branch]]] = field(default_factory=dict)
+    by_answers: dict[int, dict[frozenset[int], list[SelectBlock]]] = field(default_factory=dict)
 
 
 class Equality:
@@ -74,7 +74,7 @@ class Equality:
         core = self.signer.core(signature)
         return self.signer.terms.intern(("relation", core, tuple(shown)))
 
-    def settle(self, branch: Branch) -> int:
+    def settle(self, branch: SelectBlock) -> int:
         """The number of a block's predicate, or of one before it that is proved equal."""
         place = branch.leaves, branch.where
         number = self._settled.get(place)
@@ -82,7 +82,7 @@ class Equality:
             number = self._settled[place] = self._found(branch)
         return number
 
-    def _found(self, branch: Branch) -> int:
+    def _found(self, branch: SelectBlock) -> int:
         parts = safe_parts(branch.predicate)
         if self.signer.conditions.false in parts:
             # Nothing comes out, whatever else it says; that is not worth a proof.
@@ -105,18 +105,20 @@ class Equality:
         self._file(branch, alike)
         return branch.where
 
-    def _file(self, branch: Branch, alike: _Alike) -> None:
+    def _file(self, branch: SelectBlock, alike: _Alike) -> None:
         groups = alike.by_answers.setdefault(self.fingerprints.of(branch.predicate), {})
         groups.setdefault(self._plain_parts(branch.predicate), []).append(branch)
 
-    def _candidates(self, branch: Branch, alike: _Alike) -> Iterator[Branch]:
+    def _candidates(self, branch: SelectBlock, alike: _Alike) -> Iterator[SelectBlock]:
         """Those that give the same answers, first of all those that agree on what is plain."""
         groups = alike.by_answers.get(self.fingerprints.of(branch.predicate), {})
         plain = self._plain_parts(branch.predicate)
         others = (group for known, group in groups.items() if known != plain)
         return chain(groups.get(plain, ()), chain.from_iterable(others))
 
-    def _proved(self, predicate: Predicate, candidates: Iterator[Branch]) -> Branch | None:
+    def _proved(
+        self, predicate: Predicate, candidates: Iterator[SelectBlock]
+    ) -> SelectBlock | None:
         """One of the candidates whose predicate is proved equal."""
         assert self.solver is not None
         proofs_tried = 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.errors import QueryError
-from headrace.merge.strategies import Matcher, Strategy, make_matcher
+from headrace.merge.strategies import Matcher, MergeStrategy, make_matcher
 from headrace.plan.nodes import Node, Sink
 
 
@@ -81,7 +81,7 @@ class GlobalPlan:
 
     def __init__(
         self,
-        strategy: Strategy = Strategy.SM_PLUS,
+        strategy: MergeStrategy = MergeStrategy.SM_PLUS,
         scope: Scope = Scope.PARTIAL,
         unbounded: bool = False,
         solver_ms: int = 20,
@@ -113,7 +113,7 @@ class GlobalPlan:
         plan = self._plan_for(sink, tenant)
         if self.scope is Scope.COMPLETE:
             root, added = self._add_whole(plan, sink.input)
-        elif self.strategy is Strategy.SM_BU:
+        elif self.strategy is MergeStrategy.SM_BU:
             root, added = self._add_upwards(plan, sink.input)
         else:
             root, added = self._add_parts(plan, sink.input)
@@ -201,7 +201,7 @@ class GlobalPlan:
 
     def _add_parts(self, plan: SharedPlan, node: Node) -> tuple[SharedOperator, int]:
         """Share the largest parts that are there, looking from the sink down."""
-        if self.strategy is Strategy.SM_PLUS:
+        if self.strategy is MergeStrategy.SM_PLUS:
             shared = plan.operators.get(self._matcher.root(node))
             if shared is not None:
                 return shared, 0

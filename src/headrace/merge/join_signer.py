@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.merge.conditions import Predicate, safe_parts
-from headrace.merge.signature import Branch, Signature
+from headrace.merge.signature import SelectBlock, Signature
 from headrace.plan.expressions import Expr
 from headrace.plan.join_graph import belongs, has_table
 from headrace.plan.nodes import (
@@ -75,17 +75,17 @@ class JoinSigner:
         predicate = self._conditions.both((), parts)
         leaves = tuple(sorted((*ours.leaves, *theirs.leaves)))
         where = self._conditions.number(predicate)
-        return self._signer.made(node.schema, [Branch(leaves, predicate, columns, where)])
+        return self._signer.made(node.schema, [SelectBlock(leaves, predicate, columns, where)])
 
-    def _side(self, join: Join, node: Node, side: Signature, alias: str | None) -> Branch:
+    def _side(self, join: Join, node: Node, side: Signature, alias: str | None) -> SelectBlock:
         """An input of a join as one block; one that is not stands there as a leaf."""
         if len(side.branches) != 1 or self._raising(side) or not _is_part(join, node):
             return self._relation(side, alias)
         branch = side.branches[0]
         columns = {_qualified(name, alias): term for name, term in branch.columns.items()}
-        return Branch(branch.leaves, branch.predicate, columns, branch.where)
+        return SelectBlock(branch.leaves, branch.predicate, columns, branch.where)
 
-    def _relation(self, side: Signature, alias: str | None) -> Branch:
+    def _relation(self, side: Signature, alias: str | None) -> SelectBlock:
         """An input of a join that is not looked into."""
         leaf = self._terms.intern(
             ("relation of its own", self._signer.core(side), self._raising(side))
@@ -106,7 +106,7 @@ class JoinSigner:
                 raising.add(meaning)
         return tuple(sorted(raising))
 
-    def _told_apart(self, ours: Branch, theirs: Branch) -> Branch:
+    def _told_apart(self, ours: SelectBlock, theirs: SelectBlock) -> SelectBlock:
         """The right side with leaves of its own, where a relation is joined with itself."""
         terms = self._terms
         taken = set(ours.leaves)
@@ -127,7 +127,7 @@ class JoinSigner:
         parts = [terms.renamed(part, changes, done) for part in safe_parts(theirs.predicate)]
         predicate = self._conditions.both((), parts)
         columns = {n: terms.renamed(t, changes, done) for n, t in theirs.columns.items()}
-        return Branch(tuple(leaves), predicate, columns, self._conditions.number(predicate))
+        return SelectBlock(tuple(leaves), predicate, columns, self._conditions.number(predicate))
 
     def _equal(self, left: Expr, right: Expr, columns: dict[str, int]) -> list[int]:
         return self._conditions.true_parts(self._conditions.comparison("=", left, right, columns))

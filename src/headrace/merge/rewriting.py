@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from headrace.merge.containing_operators import ContainingOperators
 from headrace.merge.global_plan import GlobalPlan, SharedOperator
-from headrace.merge.strategies import Matcher, MeaningMatcher, Strategy, make_matcher
+from headrace.merge.strategies import Matcher, MeaningMatcher, MergeStrategy, make_matcher
 from headrace.plan.expressions import Column, Named, conjuncts
 from headrace.plan.join_graph import belongs
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Sink
@@ -30,7 +30,7 @@ class Merging:
 
     def __init__(
         self,
-        strategy: Strategy,
+        strategy: MergeStrategy,
         unbounded: bool = False,
         solver_ms: int = 20,
         cost: Callable[[Node], float | None] = lambda plan: None,
@@ -110,7 +110,7 @@ class Merging:
 
     def _forget(self, name: str) -> None:
         del self._running[name], self._given[name]
-        if self.strategy is Strategy.NONE:
+        if self.strategy is MergeStrategy.NONE:
             return
         self.global_plan.remove(name)
         self._left += 1
@@ -129,7 +129,7 @@ class Merging:
     def _as_it_ran(self, sink: Sink, plan: Node) -> Sink:
         """State is named by the very plan that ran: one that means the same may have none."""
         own = sink if plan is sink.input else replace(sink, input=plan)
-        if self.strategy is not Strategy.NONE:
+        if self.strategy is not MergeStrategy.NONE:
             self._remember(own, plan)
         return own
 
@@ -141,7 +141,7 @@ class Merging:
             self._plans[root.number] = plan, self._matcher.columns(plan)
 
     def _merged(self, sink: Sink, may_read_others: bool) -> Sink:
-        if self.strategy is Strategy.NONE:
+        if self.strategy is MergeStrategy.NONE:
             return sink
         plan = self._contained(sink.input) if may_read_others else sink.input
         own = sink if plan is sink.input else replace(sink, input=plan)

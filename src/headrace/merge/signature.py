@@ -23,7 +23,7 @@ from headrace.plan.types import Schema
 
 
 @dataclass(slots=True)
-class Branch:
+class SelectBlock:
     """A select-project-join block. ``where`` is the number of its predicate."""
 
     leaves: tuple[int, ...]
@@ -40,7 +40,7 @@ class Signature:
     of them; ``Signer.core`` finds it when it is asked for.
     """
 
-    branches: tuple[Branch, ...]
+    branches: tuple[SelectBlock, ...]
     columns: dict[str, int]
     schema: Schema
     known_core: int | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.merge.conditions import Conditions
 from headrace.merge.join_signer import JoinSigner
-from headrace.merge.signature import Branch, Signature
+from headrace.merge.signature import SelectBlock, Signature
 from headrace.merge.terms import Terms
 from headrace.plan.expressions import AggregateCall, Column, Expr
 from headrace.plan.nodes import (
@@ -39,7 +39,7 @@ class Signer:
         self.conditions = Conditions(self.terms)
         self._nothing = self.conditions.number(())
         #: The number of a block's predicate, or of one that is proved equal; set by ``Equality``.
-        self.settle: Callable[[Branch], int] = lambda branch: branch.where
+        self.settle: Callable[[SelectBlock], int] = lambda branch: branch.where
         self._joins = JoinSigner(self)
 
     def signatures(self, plan: Node) -> dict[int, Signature]:
@@ -93,7 +93,7 @@ class Signer:
             signature.known_core = self.terms.intern(("block", only.leaves, self.settle(only)))
         return signature.known_core
 
-    def made(self, schema: Schema, branches: Sequence[Branch]) -> Signature:
+    def made(self, schema: Schema, branches: Sequence[SelectBlock]) -> Signature:
         if len(branches) == 1:
             # What its core is takes a proof at times, and nobody may ask.
             return Signature(tuple(branches), branches[0].columns, schema)
@@ -110,7 +110,7 @@ class Signer:
 
     def leaf(self, schema: Schema, leaf: int, columns: dict[str, int]) -> Signature:
         """All rows of a relation that is not looked into."""
-        return self.made(schema, [Branch((leaf,), (), columns, self._nothing)])
+        return self.made(schema, [SelectBlock((leaf,), (), columns, self._nothing)])
 
     def _of_leaf(self, node: Node, leaf: int) -> Signature:
         columns = {
@@ -125,13 +125,13 @@ class Signer:
         for branch in below.branches:
             predicate = self.conditions.where(branch.predicate, node.predicate, branch.columns)
             where = self.conditions.number(predicate)
-            branches.append(Branch(branch.leaves, predicate, branch.columns, where))
+            branches.append(SelectBlock(branch.leaves, predicate, branch.columns, where))
         return self.made(node.schema, branches)
 
     def _projected(self, node: Project, below: Signature) -> Signature:
         terms = self.terms
         branches = [
-            Branch(
+            SelectBlock(
                 branch.leaves,
                 branch.predicate,
                 {
@@ -155,7 +155,7 @@ class Signer:
                     ours: branch.columns[theirs]
                     for ours, theirs in zip(names, below.schema.names, strict=True)
                 }
-                branches.append(Branch(branch.leaves, branch.predicate, columns, branch.where))
+                branches.append(SelectBlock(branch.leaves, branch.predicate, columns, branch.where))
         return self.made(node.schema, branches)
 
     # Aggregates
@@ -210,6 +210,6 @@ class Signer:
         return by_branch[0] if len(by_branch) == 1 else self.terms.intern(("columns", by_branch))
 
 
-def _columns_of(branch: Branch, schema: Schema) -> tuple[int, ...]:
+def _columns_of(branch: SelectBlock, schema: Schema) -> tuple[int, ...]:
     """To put branches in one order; what they are called is no matter."""
     return tuple(sorted(branch.columns[name] for name in schema.names))

@@ -18,7 +18,7 @@ from headrace.merge.syntax import Syntax, same_structure
 from headrace.plan.nodes import Node
 
 
-class Strategy(Enum):
+class MergeStrategy(Enum):
     """How sharing is found."""
 
     NONE = "none"
@@ -30,7 +30,7 @@ class Strategy(Enum):
     SM_BU = "sm-bu"
 
     @classmethod
-    def named(cls, name: str) -> Strategy:
+    def named(cls, name: str) -> MergeStrategy:
         try:
             return cls(name.lower())
         except ValueError:
@@ -42,7 +42,7 @@ class Strategy(Enum):
 
     @property
     def by_meaning(self) -> bool:
-        return self in (Strategy.SM, Strategy.SM_PLUS, Strategy.SM_BU)
+        return self in (MergeStrategy.SM, MergeStrategy.SM_PLUS, MergeStrategy.SM_BU)
 
 
 class Matcher:
@@ -143,14 +143,14 @@ class MeaningMatcher(Matcher):
 
 
 def make_matcher(
-    strategy: Strategy, unbounded: bool, solver_ms: int, named: bool = True
+    strategy: MergeStrategy, unbounded: bool, solver_ms: int, named: bool = True
 ) -> Matcher:
     match strategy:
-        case Strategy.NONE:
+        case MergeStrategy.NONE:
             return Matcher()
-        case Strategy.HB | Strategy.HB_PLUS:
-            return WrittenMatcher(strategy is Strategy.HB_PLUS, unbounded)
-        case Strategy.STRUCTURAL:
+        case MergeStrategy.HB | MergeStrategy.HB_PLUS:
+            return WrittenMatcher(strategy is MergeStrategy.HB_PLUS, unbounded)
+        case MergeStrategy.STRUCTURAL:
             return StructuralMatcher()
-        case Strategy.SM | Strategy.SM_BU | Strategy.SM_PLUS:
-            return MeaningMatcher(strategy is Strategy.SM_PLUS, unbounded, solver_ms, named)
+        case MergeStrategy.SM | MergeStrategy.SM_BU | MergeStrategy.SM_PLUS:
+            return MeaningMatcher(strategy is MergeStrategy.SM_PLUS, unbounded, solver_ms, named)

@@ -20,7 +20,7 @@ WALL = "wall seconds per micro-batch"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ContestantRun:
     """One run of one contestant: how long it took, and what came out of each of its queries."""
 
     seconds: float
@@ -64,11 +64,11 @@ class Case:
 def compare(
     case: str,
     rows: int,
-    contestants: Mapping[str, Callable[[], Outcome]],
+    contestants: Mapping[str, Callable[[], ContestantRun]],
     *,
     warmups: int = 1,
     repeats: int = 3,
-    measure: Callable[[Outcome], float] = lambda outcome: outcome.seconds,
+    measure: Callable[[ContestantRun], float] = lambda outcome: outcome.seconds,
     notes: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = lambda line: None,
     advance: Callable[[float], None] = lambda share: None,
@@ -83,8 +83,8 @@ def compare(
     baseline = next(iter(contestants))
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     walls: dict[str, list[float]] = {name: [] for name in contestants}
-    last: dict[str, Outcome] = {}
-    expected: Outcome | None = None
+    last: dict[str, ContestantRun] = {}
+    expected: ContestantRun | None = None
     difference: str | None = None
     for turn in range(warmups + repeats):
         names = list(contestants)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headrace.errors import PlanError, Position
 from headrace.optimizer.early.shape import Declined, aggregation_join, forced_inputs
-from headrace.optimizer.joins.steps import Refusal, steps_of
+from headrace.optimizer.joins.steps import InvalidOrder, steps_of
 from headrace.plan.join_graph import join_graph, topmost_joins
 from headrace.plan.nodes import Aggregate, Join, Node
 from headrace.sql.places import Places
@@ -46,5 +46,5 @@ def _check_sets(node: Aggregate, place: Position | None) -> None:
 def _check_order(join: Join, disabled: frozenset[str], place: Position | None) -> None:
     assert join.order is not None
     steps = steps_of(join_graph(join), join.order, disabled)
-    if isinstance(steps, Refusal):
+    if isinstance(steps, InvalidOrder):
         raise refusal("IMPOSSIBLE_JOIN_ORDER", place, reason=steps.reason)

@@ -21,7 +21,7 @@ from headrace.plan.windows import Hopping
 
 
 @dataclass(frozen=True)
-class Derived:
+class WindowSource:
     """A window and the window it is computed from; None stands for the rows."""
 
     window: Hopping
@@ -33,7 +33,7 @@ class WindowGraph:
     """A forest of windows. Those that nobody asked for are the *factor windows*."""
 
     asked: frozenset[Hopping]
-    edges: tuple[Derived, ...]
+    edges: tuple[WindowSource, ...]
 
     def __post_init__(self) -> None:
         windows = [edge.window for edge in self.edges]
@@ -56,7 +56,7 @@ class WindowGraph:
     @classmethod
     def of(cls, asked: Iterable[Hopping], sources: Mapping[Hopping, Hopping | None]) -> WindowGraph:
         """A graph from "computed from" pairs, in one order whatever the order they came in."""
-        edges = (Derived(w, sources[w]) for w in sorted(sources, key=_size))
+        edges = (WindowSource(w, sources[w]) for w in sorted(sources, key=_size))
         return cls(frozenset(asked), tuple(edges))
 
     @cached_property

@@ -18,9 +18,9 @@ from typing import Protocol
 
 from headrace.cost.early_aggregation import (
     MOST_LISTED,
-    Derived,
     EarlyModel,
     InputFlow,
+    SetFigures,
     StreamFigures,
     Tuning,
     choices,
@@ -101,7 +101,7 @@ class _Costs:
         rates = tuple(flow.joined(index in early) for index, flow in enumerate(flows))
         return engine_cost(flows, early, self._joined(rates), self.tuning)
 
-    def _figures(self) -> Derived:
+    def _figures(self) -> SetFigures:
         """Rates, windows, groups and selectivities as the paper's equations take them."""
         found = []
         for index in range(len(self.shape.graph.leaves)):
@@ -118,7 +118,7 @@ class _Costs:
             window, _ = self.loads.window_rows.get(index, (window, 0.0))
             groups = max(1.0, load.keys * selectivity)
             found.append(StreamFigures(rate * 1_000, window, groups, selectivity))
-        return Derived(tuple(found))
+        return SetFigures(tuple(found))
 
     @property
     def _firing(self) -> float:

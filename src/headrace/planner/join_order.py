@@ -33,7 +33,7 @@ from headrace.optimizer.joins.search import (
     join_cost,
     runs_as_written,
 )
-from headrace.optimizer.joins.steps import Refusal, steps_of
+from headrace.optimizer.joins.steps import InvalidOrder, steps_of
 from headrace.plan.join_graph import JoinGraph, inputs_of, left_deep, order_text, with_order
 from headrace.plan.nodes import Node, Order
 from headrace.planner.choices import Choices
@@ -173,7 +173,7 @@ class _Planner:
 
     def _as_asked(self, order: Order) -> JoinOrder:
         steps = steps_of(self.graph, order)
-        return JoinOrder(order, () if isinstance(steps, Refusal) else steps, None)
+        return JoinOrder(order, () if isinstance(steps, InvalidOrder) else steps, None)
 
     def _planned(self, driver: int | None, load: JoinLoad) -> JoinOrder:
         """The cheapest order; planned anew only when the load is not what it was."""
@@ -193,7 +193,7 @@ class _Planner:
         steps = steps_of(self.graph, before, self.policy.disabled_join_rules)
         costs = join_cost(self.graph, load)
         stay, change = cost_of(before, costs), cost_of(planned.order, costs)
-        if isinstance(steps, Refusal) or change <= stay * (1 - self.policy.least_gain):
+        if isinstance(steps, InvalidOrder) or change <= stay * (1 - self.policy.least_gain):
             return planned
         return JoinOrder(before, steps, stay)
 

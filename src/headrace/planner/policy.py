@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from headrace.cost.early_aggregation import EarlyModel, Tuning
 from headrace.cost.jobs import ROWS_PER_JOB
 from headrace.cost.probing import ProbeModel, ProbeTuning
-from headrace.merge import Strategy
+from headrace.merge import MergeStrategy
 from headrace.optimizer import JOIN_RULES
 from headrace.optimizer.probing import dp_pick, fixed_order
 from headrace.optimizer.windows.layout import CostModel, Sharing
@@ -53,7 +53,7 @@ class PlannerPolicy:
     disabled: frozenset[str] = frozenset()
     least_gain: float = LEAST_GAIN
 
-    merge_strategy: Strategy = Strategy.SM_PLUS
+    merge_strategy: MergeStrategy = MergeStrategy.SM_PLUS
     merge_unbounded: bool = False
     merge_solver_ms: int = 20
 
@@ -86,7 +86,7 @@ class PlannerPolicy:
         """The same, without a choice where a decision is turned off."""
         policy = self
         if MERGING in self.disabled:
-            policy = replace(policy, merge_strategy=Strategy.NONE)
+            policy = replace(policy, merge_strategy=MergeStrategy.NONE)
         if PANE_LAYOUT in self.disabled:
             policy = replace(policy, window_sharing=Sharing.NONE)
         if JOIN_ORDER in self.disabled:

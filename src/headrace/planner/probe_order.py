@@ -43,7 +43,7 @@ from headrace.planner.names import PROBE_ORDER
 from headrace.planner.policy import PlannerPolicy
 from headrace.planner.regret import Promise, Regret, Regrets, Subject
 from headrace.planner.statistics import RuntimeStatistics
-from headrace.stats.probes import Cycle, EdgeCounts, ProbeHistory, ProbeStatistics, Step
+from headrace.stats.probes import Cycle, EdgeCounts, ProbeHistory, ProbeStatistics, ProbeStep
 
 #: What of the costs the strategies compare that plan by those of whole sequences.
 COMPARED_BY: dict[str, Callable[[ProbeTuning], ProbeTuning]] = {
@@ -177,7 +177,7 @@ class ProbeOrders:
         keys: dict[tuple[int, int], float] = {}
         rows: dict[int, float] = {}
         arrivals: dict[int, int] = {}
-        steps: dict[str, dict[Step, EdgeCounts]] = {"sampled": {}, "observed": {}}
+        steps: dict[str, dict[ProbeStep, EdgeCounts]] = {"sampled": {}, "observed": {}}
         for part in observed:
             for one, other, *counts in part["counts"]:
                 edges[one, other] = edges.get((one, other), EdgeCounts()) + EdgeCounts(*counts)

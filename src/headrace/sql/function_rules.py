@@ -30,7 +30,7 @@ from headrace.sql.typing import (
 Types = tuple[DataType, ...]
 
 
-Rule = Callable[[Types], DataType]
+TypeRule = Callable[[Types], DataType]
 
 _KINDS: dict[str, tuple[str, Callable[[DataType], bool]]] = {
     "n": ("a number", lambda t: t.is_numeric or t == STRING),
@@ -53,7 +53,7 @@ class Function:
 
     name: str
     signature: str
-    rule: Rule
+    rule: TypeRule
 
     @property
     def required(self) -> int:
@@ -86,7 +86,7 @@ class Function:
         return self.rule(types)
 
 
-def always(kind: DataType) -> Rule:
+def always(kind: DataType) -> TypeRule:
     return lambda types: kind
 
 
@@ -115,7 +115,7 @@ def ceiling_type(types: Types) -> DataType:
     return decimal(precision - scale + 1, 0) if scale else decimal(precision, 0)
 
 
-def operator_type(operator: str) -> Rule:
+def operator_type(operator: str) -> TypeRule:
     """The type of an arithmetic operator that is spelled as a function."""
     return lambda types: arithmetic_type(operator, types[0], types[1])
 

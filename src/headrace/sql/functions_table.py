@@ -28,7 +28,7 @@ from headrace.plan.types import (
 )
 from headrace.sql.function_rules import (
     Function,
-    Rule,
+    TypeRule,
     Types,
     Values,
     always,
@@ -63,7 +63,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _table(*groups: tuple[str, str, Rule]) -> dict[str, Function]:
+def _table(*groups: tuple[str, str, TypeRule]) -> dict[str, Function]:
     return {
         name: Function(name, signature, rule)
         for names, signature, rule in groups

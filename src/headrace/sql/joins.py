@@ -79,7 +79,7 @@ class Side:
 
 
 @dataclass
-class Condition:
+class OnClause:
     """What the ON condition says, part by part."""
 
     keys: list[tuple[Expr, Expr]]
@@ -138,7 +138,7 @@ def joined_columns(left: Relation, right: Relation, join: exp.Join, origins: Ori
     names = _names_in_common(join, left, right)
     if names:
         sides = Side(left, frozenset(), frozenset()), Side(right, frozenset(), frozenset())
-        unused = Condition([], [], [], [])
+        unused = OnClause([], [], [], [])
         columns = _using(names, join, sides, JoinKind.INNER, unused, origins)
     return Relation(left.node, columns, None)
 
@@ -169,10 +169,10 @@ def _condition(
     kind: JoinKind,
     expressions: MakeBinder,
     origins: Origins,
-) -> tuple[Condition, tuple[Visible, ...]]:
+) -> tuple[OnClause, tuple[Visible, ...]]:
     left, right = sides[0].relation.qualified(), sides[1].relation.qualified()
     columns = left.columns + right.columns
-    condition = Condition([], [], [], [])
+    condition = OnClause([], [], [], [])
     names = _names_in_common(join, sides[0].relation, sides[1].relation)
     if names:
         columns = _using(names, join, sides, kind, condition, origins)
@@ -205,7 +205,7 @@ def _using(
     join: exp.Join,
     sides: tuple[Side, Side],
     kind: JoinKind,
-    condition: Condition,
+    condition: OnClause,
     origins: Origins,
 ) -> tuple[Visible, ...]:
     """USING(k): what ``a.k = b.k`` says, and one column ``k`` where there were two."""
@@ -245,7 +245,7 @@ def _using(
     return (*merged, *rest)
 
 
-def _sort_in(part: Expr, condition: Condition, sides: tuple[Side, Side], origins: Origins) -> None:
+def _sort_in(part: Expr, condition: OnClause, sides: tuple[Side, Side], origins: Origins) -> None:
     left, right = sides
     if any(isinstance(inner, WindowCall) for inner in part.walk()):
         condition.windows.append(_window_pair(part, sides, origins))
@@ -275,7 +275,7 @@ def _as(expr: Expr, kind: DataType) -> Expr:
     return expr if expr.type == kind else Cast(expr, kind)
 
 
-def _equal_windows(left: Expr, right: Expr, sides: tuple[Side, Side], condition: Condition) -> None:
+def _equal_windows(left: Expr, right: Expr, sides: tuple[Side, Side], condition: OnClause) -> None:
     """``a.window = b.window`` is also a bound on time: the last instants of both agree."""
     for expr, side in zip((left, right), sides, strict=True):
         is_time = isinstance(expr, Column) and expr.type == WINDOW and expr.name in side.times
@@ -310,7 +310,7 @@ def _window_pair(
 
 
 def _time(
-    join: exp.Join, sides: tuple[Side, Side], condition: Condition, origins: Origins
+    join: exp.Join, sides: tuple[Side, Side], condition: OnClause, origins: Origins
 ) -> JoinTime | None:
     """The one condition on time; further comparisons of times stay as predicates."""
     if condition.windows:
@@ -336,7 +336,7 @@ def _time(
     return _within(join, sides, condition)
 
 
-def _within(join: exp.Join, sides: tuple[Side, Side], condition: Condition) -> IntervalBound:
+def _within(join: exp.Join, sides: tuple[Side, Side], condition: OnClause) -> IntervalBound:
     """The tightest bounds between one pair of times."""
     pairs: dict[tuple[Expr, Expr], list[Bound]] = {}
     for bound, _ in condition.bounds:
@@ -402,7 +402,7 @@ def _check(
     join: exp.Join,
     sides: tuple[Side, Side],
     kind: JoinKind,
-    condition: Condition,
+    condition: OnClause,
     time: JoinTime | None,
 ) -> None:
     left, right = sides

@@ -75,7 +75,7 @@ def described(schema: Schema) -> tuple[str, ...]:
 
 
 @dataclass
-class Branch:
+class QueryBranch:
     """A query on a state of its own; ``failure`` is why it stands still, None while it runs.
 
     ``missed`` are the epochs that it has not taken part in, in order, of whose rows the ``columns``
@@ -115,7 +115,7 @@ class Branch:
         self.state.arrangements, self.missed, self.rows_gone = own_arrangements_left, [], True
         return sorted(freed - set(self.files()))
 
-    def copied(self) -> Branch:
+    def copied(self) -> QueryBranch:
         return replace(self, state=self.state.copied(), missed=list(self.missed))
 
     def to_json(self, root: str, inside: Callable[[str], str]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Branch:
         value: Mapping[str, Any],
         state_of: Callable[[dict[str, Any]], Committed],
         full: Callable[[str], str],
-    ) -> Branch:
+    ) -> QueryBranch:
         failure = value["failure"]
         return cls(
             state_of(value["state"]),
@@ -175,7 +175,7 @@ def branched_off(
     )
 
 
-def set_aside(state: Committed, query: str, branch: Branch) -> None:
+def set_aside(state: Committed, query: str, branch: QueryBranch) -> None:
     """Let a query take part no more; what is its own goes with it."""
     state.branches[query] = branch
     state.forget_query(query)
@@ -183,7 +183,7 @@ def set_aside(state: Committed, query: str, branch: Branch) -> None:
         state.arrangements.pop(name, None)
 
 
-def forget_branch(state: Committed, query: str) -> Branch:
+def forget_branch(state: Committed, query: str) -> QueryBranch:
     """Take a branch out of the state; its files are deleted, but for those that others hold."""
     branch = state.branches.pop(query)
     state.garbage += [(state.epoch, path) for path in branch.files()]

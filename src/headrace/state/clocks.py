@@ -22,7 +22,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Reading:
+class ClockReading:
     """The watermarks at the end of an epoch (ms), and which clocks were idle in it."""
 
     watermarks: Mapping[str, int]
@@ -34,7 +34,7 @@ class Reading:
         watermarks = [watermark for watermark in counting if watermark is not None]
         return min(watermarks) if watermarks and len(watermarks) == len(counting) else None
 
-    def is_behind(self, later: Reading, among: Collection[str]) -> bool:
+    def is_behind(self, later: ClockReading, among: Collection[str]) -> bool:
         """Whether a later reading says at least as much of every set of clocks among these.
 
         It does if no clock is idle there that counts here, and those that count again have come at
@@ -48,9 +48,9 @@ class Reading:
         again = [c for c in self.idle if c in among and c not in later.idle]
         return all(later.watermarks.get(c, min(counting) - 1) >= max(counting) for c in again)
 
-    def without(self, clocks: Collection[str]) -> Reading:
+    def without(self, clocks: Collection[str]) -> ClockReading:
         watermarks = {c: w for c, w in self.watermarks.items() if c not in clocks}
-        return Reading(watermarks, self.idle.difference(clocks))
+        return ClockReading(watermarks, self.idle.difference(clocks))
 
 
 @dataclass
@@ -59,14 +59,14 @@ class Clocks:
 
     watermarks: dict[str, int] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
-    past: tuple[Reading, ...] = ()
+    past: tuple[ClockReading, ...] = ()
     #: Which of the clocks are those of open sessions, by the names of their stores.
     sessions: frozenset[str] = frozenset()
 
     def at(self, clocks: Iterable[str]) -> int | None:
         """The watermark of an operator over these clocks; None while it has none."""
         names = list(clocks)
-        readings = (Reading(self.watermarks, self.idle), *self.past)
+        readings = (ClockReading(self.watermarks, self.idle), *self.past)
         leasts = [least for r in readings if (least := r.least(names)) is not None]
         return max(leasts, default=None)
 
@@ -81,7 +81,7 @@ class Clocks:
         if idle != self.idle:
             # What an older reading says of the same idle clocks is said by a newer one.
             past = tuple(r for r in past if r.idle not in (idle, self.idle))
-            past = (*past, Reading(dict(self.watermarks), self.idle))
+            past = (*past, ClockReading(dict(self.watermarks), self.idle))
         return Clocks(dict(watermarks), idle, past, self.sessions | sessions)
 
     def forget(self, clocks: Collection[str]) -> None:
@@ -98,7 +98,7 @@ class Clocks:
         if not self.past:
             return
         sets = list(groups)
-        readings = [*self.past, Reading(self.watermarks, self.idle)]
+        readings = [*self.past, ClockReading(self.watermarks, self.idle)]
         self.past = tuple(
             reading
             for number, reading in enumerate(self.past)
@@ -124,7 +124,8 @@ class Clocks:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Clocks:
         past = tuple(
-            Reading(r["watermarks"], frozenset(r["idle"])) for r in value.get("past_watermarks", ())
+            ClockReading(r["watermarks"], frozenset(r["idle"]))
+            for r in value.get("past_watermarks", ())
         )
         watermarks = value["watermarks"]
         sessions = value.get("sessions")

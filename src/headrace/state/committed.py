@@ -12,7 +12,7 @@ from typing import Any
 from headrace.plan.nodes import Sink
 from headrace.planner.pane_layout import PanePlan
 from headrace.state.arrangement import Arrangement, StateFile
-from headrace.state.branches import Branch
+from headrace.state.branches import QueryBranch
 from headrace.state.clocks import Clocks
 from headrace.state.places import full, inside
 from headrace.state.publication import Publication
@@ -76,7 +76,7 @@ class Committed:
     publications: list[Publication] = field(default_factory=list)
     garbage: list[tuple[int, str]] = field(default_factory=list)
     #: Queries that failed, and those that went on from there, by name.
-    branches: dict[str, Branch] = field(default_factory=dict)
+    branches: dict[str, QueryBranch] = field(default_factory=dict)
     #: What was learnt of streams and joins, as whoever plans has written it.
     statistics: dict[str, Any] = field(default_factory=dict)
 
@@ -203,7 +203,7 @@ class Committed:
             garbage=[(epoch, path_of(path)) for epoch, path in value["garbage"]],
             statistics=value.get("statistics", {}),
             branches={
-                name: Branch.from_json(
+                name: QueryBranch.from_json(
                     branch, lambda body: cls.from_json({"format": FORMAT, **body}, root), path_of
                 )
                 for name, branch in value.get("branches", {}).items()

@@ -65,12 +65,12 @@ class SeenSet:
     groups: float
     load: Load
     keys: Mapping[str, float]
-    entered: Span | None = None
+    entered: TimeSpan | None = None
     begins: float | None = None
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeSpan:
     """A stretch of time ``[first, last)``, in milliseconds."""
 
     first: float

@@ -28,7 +28,7 @@ from headrace.stats.forecast import damped, holt
 #: The probing input and the probed input.
 Edge = tuple[int, int]
 #: Whose new rows they are, the inputs that they have met (bits, with itself), and the next pair.
-Step = tuple[int, int, Edge]
+ProbeStep = tuple[int, int, Edge]
 
 K = TypeVar("K")
 
@@ -92,11 +92,11 @@ class Cycle:
     keys: Mapping[Edge, float] = field(default_factory=dict)
     rows: Mapping[int, float] = field(default_factory=dict)
     arrivals: Mapping[int, int] = field(default_factory=dict)
-    sampled: Mapping[Step, EdgeCounts] = field(default_factory=dict)
-    observed: Mapping[Step, EdgeCounts] = field(default_factory=dict)
+    sampled: Mapping[ProbeStep, EdgeCounts] = field(default_factory=dict)
+    observed: Mapping[ProbeStep, EdgeCounts] = field(default_factory=dict)
 
     @cached_property
-    def steps(self) -> dict[Step, EdgeCounts]:
+    def steps(self) -> dict[ProbeStep, EdgeCounts]:
         """What is known of steps: what was observed, and samples corrected by it."""
         return fed_back(self.sampled, self.observed)
 
@@ -147,18 +147,18 @@ class Cycle:
 
 NO_PROBES = EdgeCounts()
 NOTHING_SEEN = Cycle()
-NO_STEPS: Mapping[Step, EdgeCounts] = {}
+NO_STEPS: Mapping[ProbeStep, EdgeCounts] = {}
 
 
 def _added(one: Mapping[K, EdgeCounts], other: Mapping[K, EdgeCounts]) -> dict[K, EdgeCounts]:
     return {key: one.get(key, NO_PROBES) + other.get(key, NO_PROBES) for key in {**one, **other}}
 
 
-def _steps_to_json(steps: Mapping[Step, EdgeCounts]) -> list[list[int]]:
+def _steps_to_json(steps: Mapping[ProbeStep, EdgeCounts]) -> list[list[int]]:
     return [[d, met, *pair, *counts.to_json()] for (d, met, pair), counts in steps.items()]
 
 
-def _steps_from_json(value: Sequence[Sequence[int]]) -> dict[Step, EdgeCounts]:
+def _steps_from_json(value: Sequence[Sequence[int]]) -> dict[ProbeStep, EdgeCounts]:
     return {(d, met, (one, other)): EdgeCounts(*c) for d, met, one, other, *c in value}
 
 
@@ -167,8 +167,8 @@ LEAST_SAMPLED = 16
 
 
 def fed_back(
-    sampled: Mapping[Step, EdgeCounts], observed: Mapping[Step, EdgeCounts]
-) -> dict[Step, EdgeCounts]:
+    sampled: Mapping[ProbeStep, EdgeCounts], observed: Mapping[ProbeStep, EdgeCounts]
+) -> dict[ProbeStep, EdgeCounts]:
     """Steps as they were observed, and the others as sampled, corrected by what was observed.
 
     A sample misses keys that few rows have, and some of these find very many rows. What it missed
@@ -226,7 +226,7 @@ class ProbeStatistics:
     keys: Mapping[Edge, float]
     rows: Mapping[int, float]
     wasted: Mapping[Edge, float] = field(default_factory=dict)
-    steps: Mapping[Step, Figures] = field(default_factory=dict)
+    steps: Mapping[ProbeStep, Figures] = field(default_factory=dict)
 
     def figures(self, edge: Edge, driver: int, met: int) -> Figures:
         """Of a pair that is known, for new rows of an input that have met these inputs.
@@ -286,8 +286,8 @@ class ProbeHistory:
         self._running = NOTHING_SEEN
         self._count = len(self._closed)
         #: By pair: the number of the cycle that its history begins with, and of its last jump.
-        self._since: dict[Edge | Step, int] = {}
-        self._jumped: dict[Edge | Step, int] = {}
+        self._since: dict[Edge | ProbeStep, int] = {}
+        self._jumped: dict[Edge | ProbeStep, int] = {}
 
     def to_json(self) -> dict[str, Any]:
         """The last cycles, and steps of the last one: enough to go on with, and little to write in
@@ -311,8 +311,8 @@ class ProbeHistory:
         keys: Mapping[Edge, float],
         rows: Mapping[int, float],
         arrivals: Mapping[int, int],
-        sampled: Mapping[Step, EdgeCounts] = NO_STEPS,
-        observed: Mapping[Step, EdgeCounts] = NO_STEPS,
+        sampled: Mapping[ProbeStep, EdgeCounts] = NO_STEPS,
+        observed: Mapping[ProbeStep, EdgeCounts] = NO_STEPS,
     ) -> None:
         """One more epoch of the running cycle."""
         self._running = self._running.then(Cycle(edges, keys, rows, arrivals, sampled, observed))
@@ -331,7 +331,7 @@ class ProbeHistory:
         forecast = self.forecast()
         if forecast is None:
             return
-        expected: dict[Edge | Step, float] = {
+        expected: dict[Edge | ProbeStep, float] = {
             edge: rate * forecast.means[edge] for edge, rate in forecast.rates.items()
         }
         expected |= {step: known.rate * known.mean for step, known in forecast.steps.items()}
@@ -377,7 +377,7 @@ class ProbeHistory:
             steps=self._steps(trend, ending),
         )
 
-    def _steps(self, trend: Forecast, ending: Forecast) -> dict[Step, Figures]:
+    def _steps(self, trend: Forecast, ending: Forecast) -> dict[ProbeStep, Figures]:
         """Of steps that were seen when their driver had new rows last, from the cycles up to then
         that saw them; what is before a gap is from another time."""
         seen: dict[int, list[tuple[int, Cycle]]] = {}
@@ -387,7 +387,7 @@ class ProbeHistory:
                 cycles = seen.setdefault(driver, [])
                 if len(cycles) < STEP_CYCLES:
                     cycles.append((number + self._count - len(self._closed), cycle))
-        by_age: list[dict[Step, EdgeCounts]] = [{} for _ in range(STEP_CYCLES)]
+        by_age: list[dict[ProbeStep, EdgeCounts]] = [{} for _ in range(STEP_CYCLES)]
         for driver, cycles in seen.items():
             going_on = {step for step in cycles[0][1].steps if step[0] == driver}
             for age, (number, cycle) in enumerate(cycles):

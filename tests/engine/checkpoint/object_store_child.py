@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from headrace import Headrace
 from headrace.engine.checkpoint.hadoop_files import HadoopFiles
-from headrace.engine.execution.duckdb.executor import Outcome
+from headrace.engine.execution.duckdb.executor import TaskOutcome
 from headrace.errors import CheckpointError
 from headrace.operators.write import Write
 from headrace.query import Query
@@ -177,7 +177,7 @@ def run_tasks(spark: SparkSession, place: str, other: str, state: str) -> dict[s
     buckets = hr._engine.executor._buckets
     usual = buckets.write_all
 
-    def watched(writes: Sequence[Write]) -> dict[int, Outcome]:
+    def watched(writes: Sequence[Write]) -> dict[int, TaskOutcome]:
         outcomes = usual(writes)
         seen.ran += [(writes[index].label, found.text) for index, found in outcomes.items()]
         return outcomes

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from benchmarks.joins.join_queries import QUERIES, SETTINGS
 from headrace.engine.execution.executor import Executor
 from headrace.errors import SqlError
-from headrace.optimizer.joins.steps import Refusal, steps_of
+from headrace.optimizer.joins.steps import InvalidOrder, steps_of
 from headrace.plan.join_graph import JoinGraph, join_graph, left_deep, topmost_joins, with_order
 from headrace.plan.nodes import Node, Order, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
@@ -199,7 +199,7 @@ def random_order(chance: random.Random, graph: JoinGraph) -> Order:
         while len(parts) > 1:
             one, other = chance.sample(parts, 2)
             parts = [part for part in parts if part not in (one, other)] + [(one, other)]
-        if not isinstance(steps_of(graph, parts[0]), Refusal):
+        if not isinstance(steps_of(graph, parts[0]), InvalidOrder):
             return parts[0]
 
 

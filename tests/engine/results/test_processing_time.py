@@ -11,7 +11,7 @@ import pytest
 from headrace.engine.execution.executor import Executor
 from headrace.optimizer import optimize
 from headrace.optimizer.joins.largest_window import ONLY
-from headrace.optimizer.joins.steps import Refusal, steps_of
+from headrace.optimizer.joins.steps import InvalidOrder, steps_of
 from headrace.plan.join_graph import join_graph, left_deep, topmost_joins, with_order
 from headrace.plan.nodes import Node, OutputMode
 from headrace.planner.policy import PlannerPolicy
@@ -37,7 +37,7 @@ def with_orders(plan: Node, chance: random.Random) -> dict[str, Node]:
     plans = {"as_planned": plan}
     for number in range(2):
         order = left_deep(chance.sample(range(len(graph.leaves)), len(graph.leaves)))
-        assert not isinstance(steps_of(graph, order), Refusal)
+        assert not isinstance(steps_of(graph, order), InvalidOrder)
         plans[f"order_{number}"] = with_order(plan, join, order)
     return plans
 

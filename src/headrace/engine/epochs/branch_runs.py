@@ -17,7 +17,7 @@ from headrace.engine.ingest.micro_batch import Batch
 from headrace.errors import CheckpointError, HeadraceError
 from headrace.plan.nodes import Source
 from headrace.state.arrangement import StateFile
-from headrace.state.branches import MOST_EPOCHS, Branch, Failure, MissedEpoch, forget_branch
+from headrace.state.branches import MOST_EPOCHS, Failure, MissedEpoch, QueryBranch, forget_branch
 from headrace.state.committed import Committed
 from headrace.state.publication import Publication
 
@@ -47,7 +47,7 @@ class BranchRuns:
             if branch.failure is not None and not branch.rows_gone:
                 yield from self._failed_sources.get(name, {}).values()
 
-    def keep_rows_for(self, name: str, branch: Branch, sources: Mapping[str, Source]) -> None:
+    def keep_rows_for(self, name: str, branch: QueryBranch, sources: Mapping[str, Source]) -> None:
         """Keep the rows of these streams from now on, so that the query can go on."""
         self._failed_sources[name] = sources
         branch.columns = {stream: source.columns.names for stream, source in sources.items()}
@@ -142,7 +142,9 @@ class BranchRuns:
             return Batch(session.createDataFrame([], columns), missed.epoch)
         return Batch(session.read.schema(columns).parquet(*paths), missed.epoch, paths)
 
-    def _fail_again(self, name: str, branch: Branch, error: HeadraceError, number: int) -> None:
+    def _fail_again(
+        self, name: str, branch: QueryBranch, error: HeadraceError, number: int
+    ) -> None:
         branch.failure = Failure(number, error.condition, error.message)
         self.keep_rows_for(name, branch, self.runners[name].physical.sources)
 

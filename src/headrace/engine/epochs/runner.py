@@ -37,7 +37,7 @@ from headrace.operators.write import Writing, run_together
 from headrace.plan.nodes import Source
 from headrace.planner.live_query import LiveQuery
 from headrace.planner.statistics import RuntimeStatistics
-from headrace.state.branches import Branch, Failure, branched_off, described, set_aside
+from headrace.state.branches import Failure, QueryBranch, branched_off, described, set_aside
 from headrace.state.committed import Committed, Intent
 from headrace.stats.catalog import Observation
 
@@ -228,7 +228,7 @@ class EpochRunner:
         """Set a query that fails in this epoch aside, with its state of before and its place."""
         stores = [store.name for store in self.physical.stores_of(self.physical.outputs[name])]
         outbox = waiting_before(state, name, number)
-        branch = Branch(
+        branch = QueryBranch(
             branched_off(self.state, name, stores, outbox),
             Failure(number, error.condition, error.message),
             described(self.queries[name].live.sink.schema),

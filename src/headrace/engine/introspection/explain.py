@@ -17,7 +17,7 @@ from headrace.engine.epochs.live_plan import plans_that_ran
 from headrace.engine.ingest.file_streams import folder_of
 from headrace.engine.introspection.dry_run import Locations, executors_of
 from headrace.engine.policy import planner_policy
-from headrace.merge import Strategy
+from headrace.merge import MergeStrategy
 from headrace.merge.describe import Description, describe, planned_together
 from headrace.operators.base import EpochStep
 from headrace.plan.nodes import Node, Sink
@@ -145,7 +145,7 @@ class Explaining:
         """All queries merged: as they run, or as they would if the engine were started now."""
         engine = self._engine
         streams, apart = engine.statistics.streams, engine.apart
-        if engine.active and self._policy.merge_strategy is not Strategy.NONE:
+        if engine.active and self._policy.merge_strategy is not MergeStrategy.NONE:
             assert engine.plan is not None
             assert engine.plan.merging is not None
             return engine.plan.merging.with_locked_plan(lambda plan: describe(plan, streams, apart))

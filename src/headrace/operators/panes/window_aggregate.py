@@ -43,7 +43,7 @@ from headrace.stats.load import Load
 
 
 @dataclass(frozen=True)
-class Reading:
+class PaneScan:
     """Panes of one store, and which of the query's windows they hold rows of.
 
     ``graph`` is the best way from the panes to the windows through other windows; whether it is
@@ -62,7 +62,7 @@ class WindowAggregate(Operator):
     def __init__(
         self,
         node: Aggregate,
-        readings: tuple[Reading, ...],
+        readings: tuple[PaneScan, ...],
         keys: tuple[str, ...],
         aggregates: dict[str, Decomposed],
         streams: frozenset[str],
@@ -121,7 +121,7 @@ class WindowAggregate(Operator):
     def _closed(
         self,
         epoch: Epoch,
-        reading: Reading,
+        reading: PaneScan,
         ends: Ends,
         merged: dict[str, Sql],
         only_changed: bool,
@@ -143,7 +143,7 @@ class WindowAggregate(Operator):
         placed = expand(panes, column(PANE), windows, ends)
         return merge_groups(placed, self._groups, merged)
 
-    def _by_tree(self, reading: Reading, rows: int, load: Load | None) -> bool:
+    def _by_tree(self, reading: PaneScan, rows: int, load: Load | None) -> bool:
         if self._closing != "auto":
             return self._closing == "tree"
         return tree_pays(reading.graph, reading.pane, rows, load)

@@ -19,7 +19,7 @@ from headrace.cost.window_joins import JoinLoad
 from headrace.definitions.coalescing import coalesced, coalesced_where_sound
 from headrace.definitions.definition import Sql, any_of, call, column, held, select, sql_of
 from headrace.definitions.join_conditions import exact_condition
-from headrace.definitions.join_shape import Condition, JoinShape, predicate_condition
+from headrace.definitions.join_shape import JoinConjunct, JoinShape, predicate_condition
 from headrace.definitions.join_tree import join_in_order
 from headrace.definitions.partials import Decomposed, Partial, decompose
 from headrace.operators.epoch import Epoch
@@ -169,7 +169,7 @@ class SetJoin:
                 fields.append(Field(shape.times[index], TIMESTAMP))
             leaves.append(replace(leaf, schema=Schema(tuple(fields))))
         conditions = [
-            Condition(sql, edge.time.left.columns() | edge.time.right.columns())
+            JoinConjunct(sql, edge.time.left.columns() | edge.time.right.columns())
             for edge in times
             for sql in exact_condition(edge.time)
         ]

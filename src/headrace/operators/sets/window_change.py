@@ -20,7 +20,7 @@ from headrace.plan.windows import Landmark, Trailing
 
 
 @dataclass(frozen=True)
-class Span:
+class RowSpan:
     """Rows with times in ``[first, last)``, in milliseconds; None is without bound."""
 
     first: int | None
@@ -60,20 +60,20 @@ class WindowChange:
         return end - self.window.length if isinstance(self.window, Trailing) else None
 
     @property
-    def now(self) -> Span:
-        return Span(self._begin(self.after), self.after)
+    def now(self) -> RowSpan:
+        return RowSpan(self._begin(self.after), self.after)
 
     @property
-    def entered(self) -> Span:
+    def entered(self) -> RowSpan:
         """Where rows of earlier epochs lie that the watermark passed."""
         begin = self._begin(self.after)
         first = self.before if begin is None else max(begin, self.before or begin)
-        return Span(first, self.after)
+        return RowSpan(first, self.after)
 
     @property
-    def left(self) -> Span | None:
+    def left(self) -> RowSpan | None:
         """Where rows lie that were in the window and are no more."""
         begin = self._begin(self.after)
         if begin is None or self.before is None:
             return None
-        return Span(self._begin(self.before), min(self.before, begin))
+        return RowSpan(self._begin(self.before), min(self.before, begin))

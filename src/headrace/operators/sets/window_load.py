@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.operators.epoch import Epoch
 from headrace.operators.sets.window_change import WindowChange
 from headrace.state.arrangement import span
-from headrace.stats.load import Load, SeenSet, Span, estimated_keys
+from headrace.stats.load import Load, SeenSet, TimeSpan, estimated_keys
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def window_load(
         return None
     begin = change.now.first
     came = change.before if change.before is not None else _beginning(epoch, stored, change)
-    spread = Span(float(min(came, change.after - 1)), float(change.after))
+    spread = TimeSpan(float(min(came, change.after - 1)), float(change.after))
     groups = min(entered.groups, entered.rows)
     load = Load(entered.rows, spread.last - spread.first, estimated_keys(entered.rows, groups, 1))
     keys = {n: min(seen, entered.rows) for n, seen in entered.keys.items()}

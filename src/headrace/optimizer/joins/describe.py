@@ -21,7 +21,7 @@ from headrace.optimizer.joins.search import (
     listed_orders,
     runs_as_written,
 )
-from headrace.optimizer.joins.steps import JoinStep, Refusal, steps_of
+from headrace.optimizer.joins.steps import InvalidOrder, JoinStep, steps_of
 from headrace.plan.join_graph import (
     JoinGraph,
     inputs_of,
@@ -232,7 +232,7 @@ def _find(
         if order.order == wanted:
             return order
     steps = steps_of(graph, wanted)
-    if isinstance(steps, Refusal):
+    if isinstance(steps, InvalidOrder):
         return as_written(graph, load)
     return JoinOrder(
         wanted, steps, None if load is None else cost_of(wanted, join_cost(graph, load))
@@ -249,7 +249,7 @@ def _refused(graph: JoinGraph, disabled: frozenset[str]) -> Iterator[tuple[Order
             continue
         order = left_deep(sequence)
         steps = steps_of(graph, order, disabled)
-        if isinstance(steps, Refusal):
+        if isinstance(steps, InvalidOrder):
             yield order, steps.reason
 
 

@@ -36,7 +36,7 @@ LINES, POLISHED = 4, 7
 
 
 @dataclass(frozen=True)
-class Tree:
+class CostedOrder:
     """An order of some inputs and the cost of all its joins."""
 
     cost: float
@@ -72,29 +72,29 @@ class Enumeration:
                 best = along
         return self._polished(best).order
 
-    def _inputs(self) -> list[Tree]:
-        return [Tree(0.0, i, 1 << i) for i in range(len(self.costs.graph.leaves))]
+    def _inputs(self) -> list[CostedOrder]:
+        return [CostedOrder(0.0, i, 1 << i) for i in range(len(self.costs.graph.leaves))]
 
-    def _joined(self, left: Tree, right: Tree) -> Tree:
+    def _joined(self, left: CostedOrder, right: CostedOrder) -> CostedOrder:
         self.steps += 1
         # The input that comes first in the query is on the left.
         if right.mask & -right.mask < left.mask & -left.mask:
             left, right = right, left
         cost = left.cost + right.cost + self.costs.join(left.mask, right.mask)
-        return Tree(cost, (left.order, right.order), left.mask | right.mask)
+        return CostedOrder(cost, (left.order, right.order), left.mask | right.mask)
 
     # All of them
 
-    def _cheapest(self, parts: Sequence[Tree]) -> Tree | None:
+    def _cheapest(self, parts: Sequence[CostedOrder]) -> CostedOrder | None:
         """The best tree over some subtrees, from small sets of them to large ones."""
-        best: dict[int, Tree] = {1 << place: tree for place, tree in enumerate(parts)}
+        best: dict[int, CostedOrder] = {1 << place: tree for place, tree in enumerate(parts)}
         for chosen in range(1, 1 << len(parts)):
             if chosen in best:
                 continue
             # Each split once: the lowest part is on the left.
             rest = chosen & (chosen - 1)
             split = rest
-            known: Tree | None = None
+            known: CostedOrder | None = None
             while split:
                 left, right = best.get(chosen ^ split), best.get(split)
                 split = (split - 1) & rest
@@ -112,7 +112,7 @@ class Enumeration:
 
     # Few of them
 
-    def _one_after_the_other(self, first: Tree) -> Tree | None:
+    def _one_after_the_other(self, first: CostedOrder) -> CostedOrder | None:
         """The cheapest next input, again and again."""
         tree, rest = first, [part for part in self._inputs() if part.mask != first.mask]
         while rest:
@@ -125,10 +125,10 @@ class Enumeration:
             rest.remove(added)
         return tree
 
-    def _cheapest_pairs(self) -> Tree | None:
+    def _cheapest_pairs(self) -> CostedOrder | None:
         """The two parts whose join costs least, again and again."""
         parts = self._inputs()
-        added: dict[tuple[int, int], Tree] = {}
+        added: dict[tuple[int, int], CostedOrder] = {}
         while len(parts) > 1:
             choices = []
             for place, one in enumerate(parts):
@@ -146,11 +146,12 @@ class Enumeration:
             parts = [part for part in parts if part not in (one, other)] + [joined]
         return parts[0]
 
-    def _along(self, line: Sequence[int]) -> Tree | None:
+    def _along(self, line: Sequence[int]) -> CostedOrder | None:
         """The best tree whose inputs, from left to right, are in this order."""
         count = len(line)
-        best: dict[tuple[int, int], Tree] = {
-            (place, place + 1): Tree(0.0, index, 1 << index) for place, index in enumerate(line)
+        best: dict[tuple[int, int], CostedOrder] = {
+            (place, place + 1): CostedOrder(0.0, index, 1 << index)
+            for place, index in enumerate(line)
         }
         for length in range(2, count + 1):
             if self.steps > self.most_steps:
@@ -166,7 +167,7 @@ class Enumeration:
                         best[begin, end] = joined
         return best.get((0, count))
 
-    def _polished(self, tree: Tree) -> Tree:
+    def _polished(self, tree: CostedOrder) -> CostedOrder:
         """Ordered anew, a few subtrees at a time, from the root on."""
         better = True
         while better:
@@ -182,12 +183,12 @@ class Enumeration:
                     break
         return tree
 
-    def _measured(self, order: Order) -> Tree:
+    def _measured(self, order: Order) -> CostedOrder:
         if isinstance(order, int):
-            return Tree(0.0, order, 1 << order)
+            return CostedOrder(0.0, order, 1 << order)
         return self._joined(self._measured(order[0]), self._measured(order[1]))
 
-    def _subtrees(self, tree: Tree) -> list[Tree]:
+    def _subtrees(self, tree: CostedOrder) -> list[CostedOrder]:
         """The tree and all below it that join something, outermost first."""
         found = [tree] if not isinstance(tree.order, int) else []
         place = 0
@@ -198,7 +199,7 @@ class Enumeration:
             place += 1
         return found
 
-    def _parts(self, tree: Tree) -> list[Tree]:
+    def _parts(self, tree: CostedOrder) -> list[CostedOrder]:
         """A tree as a few subtrees: the one with the most inputs is split, and again."""
         parts = [tree]
         while len(parts) < POLISHED:

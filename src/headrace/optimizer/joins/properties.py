@@ -29,7 +29,7 @@ class HandedOn(Enum):
     WINDOW_END = "the end of the window"
 
 
-class Outcome(Enum):
+class Validity(Enum):
     """Whether a property holds by itself, by a rule, or not."""
 
     HOLDS = "holds"
@@ -42,13 +42,13 @@ class Verdict:
     """A case of Table 2 and what it says; ``rule`` is the one by which a property is acquired."""
 
     case: str
-    outcome: Outcome
+    outcome: Validity
     reason: str
     rule: str | None = None
 
     @property
     def valid(self) -> bool:
-        return self.outcome is not Outcome.FAILS
+        return self.outcome is not Validity.FAILS
 
 
 class Level(Enum):
@@ -63,14 +63,14 @@ def commutativity(time: JoinTime) -> Verdict:
     """Whether [A ⋈ B] gives what [B ⋈ A] gives: Cases C1 to C4."""
     match time:
         case SameWindow():
-            return Verdict("C1", Outcome.HOLDS, "windows follow the clock, not the rows")
+            return Verdict("C1", Validity.HOLDS, "windows follow the clock, not the rows")
         case SameSession():
-            return Verdict("C2", Outcome.HOLDS, "sessions are made of both inputs together")
+            return Verdict("C2", Validity.HOLDS, "sessions are made of both inputs together")
         case IntervalBound() if not boundary_swap.is_needed(time):
-            return Verdict("C3", Outcome.HOLDS, "equal bounds reach as far both ways")
+            return Verdict("C3", Validity.HOLDS, "equal bounds reach as far both ways")
         case IntervalBound():
             return Verdict(
-                "C4", Outcome.ACQUIRED, "unequal bounds change places", boundary_swap.NAME
+                "C4", Validity.ACQUIRED, "unequal bounds change places", boundary_swap.NAME
             )
         case _:
             raise PlanError(f"no case for {time}")
@@ -83,24 +83,24 @@ def associativity(first: JoinTime, second: JoinTime, handed: HandedOn) -> Verdic
     associative (Section 6.2, "Support for Multiple Window Types").
     """
     if isinstance(first, SameSession) or isinstance(second, SameSession):
-        return Verdict("A5", Outcome.FAILS, "sessions depend on the rows that are joined before")
+        return Verdict("A5", Validity.FAILS, "sessions depend on the rows that are joined before")
     if handed is HandedOn.WINDOW_END and not (
         isinstance(first, SameWindow) and isinstance(second, SameWindow)
     ):
-        return Verdict("-", Outcome.FAILS, "an interval join has no window whose end it hands on")
+        return Verdict("-", Validity.FAILS, "an interval join has no window whose end it hands on")
     match first, second:
         case SameWindow(window=one), SameWindow(window=other):
             overlapping = one.overlap > 1 or other.overlap > 1
             if overlapping:
                 return _conditional("A1" if one.length == other.length else "A3", handed)
             if one == other:
-                return Verdict("A2", Outcome.HOLDS, "each row is in one window, the same for all")
+                return Verdict("A2", Validity.HOLDS, "each row is in one window, the same for all")
             return _nested(first, second, handed)
         case IntervalBound(), IntervalBound():
             swap = boundary_swap.is_needed(first) or boundary_swap.is_needed(second)
             verdict = _conditional("A7" if swap else "A6", handed)
             if swap and verdict.valid:
-                return Verdict("A7", Outcome.ACQUIRED, verdict.reason, boundary_swap.NAME)
+                return Verdict("A7", Validity.ACQUIRED, verdict.reason, boundary_swap.NAME)
             return verdict
         case _:
             return _conditional("mixed", handed)
@@ -108,11 +108,11 @@ def associativity(first: JoinTime, second: JoinTime, handed: HandedOn) -> Verdic
 
 def _conditional(case: str, handed: HandedOn) -> Verdict:
     if handed is HandedOn.RIGHT:
-        return Verdict(case, Outcome.HOLDS, "both joins see the time of b", time_propagation.NAME)
+        return Verdict(case, Validity.HOLDS, "both joins see the time of b", time_propagation.NAME)
     if handed is HandedOn.LEFT:
-        return Verdict(case, Outcome.FAILS, "(b, c) alone would be joined by b.ts, not by a.ts")
+        return Verdict(case, Validity.FAILS, "(b, c) alone would be joined by b.ts, not by a.ts")
     return Verdict(
-        case, Outcome.FAILS, "overlapping windows hand on ends that lie in different windows"
+        case, Validity.FAILS, "overlapping windows hand on ends that lie in different windows"
     )
 
 
@@ -123,13 +123,13 @@ def _nested(first: SameWindow, second: SameWindow, handed: HandedOn) -> Verdict:
         return _conditional("A4", handed)
     if handed is HandedOn.WINDOW_END:
         if largest_window.only_window(windows) is None:
-            return Verdict("A4", Outcome.FAILS, "the ends of the windows are not aligned")
+            return Verdict("A4", Validity.FAILS, "the ends of the windows are not aligned")
         reason = "all joins take the largest window, and are filtered after"
-        return Verdict("A4", Outcome.ACQUIRED, reason, largest_window.ONLY)
+        return Verdict("A4", Validity.ACQUIRED, reason, largest_window.ONLY)
     if largest_window.nested_or_disjoint(*windows):
         reason = "windows are nested in or disjoint from each other"
-        return Verdict("A4", Outcome.ACQUIRED, reason, largest_window.FIRST)
-    return Verdict("A4", Outcome.FAILS, "windows of the two joins cross each other")
+        return Verdict("A4", Validity.ACQUIRED, reason, largest_window.FIRST)
+    return Verdict("A4", Validity.FAILS, "windows of the two joins cross each other")
 
 
 def classify(times: Sequence[JoinTime], handed: HandedOn = HandedOn.LEFT) -> Level:

@@ -9,7 +9,7 @@ Paper: Window Join Reordering, Section 6.2.
 from __future__ import annotations
 
 from headrace.errors import PlanError
-from headrace.optimizer.joins.steps import JoinStep, Refusal, steps_of
+from headrace.optimizer.joins.steps import InvalidOrder, JoinStep, steps_of
 from headrace.plan.expressions import Column, Named, conjunction
 from headrace.plan.join_graph import JoinGraph, join_graph, pairs_of
 from headrace.plan.nodes import Join, JoinKind, Node, Order, Project
@@ -19,7 +19,7 @@ def reordered(node: Join, order: Order) -> Node:
     """The join with its inputs joined in this order; columns stay where they were."""
     graph = join_graph(node)
     steps = steps_of(graph, order)
-    if isinstance(steps, Refusal):
+    if isinstance(steps, InvalidOrder):
         raise PlanError(steps.reason)
     built: dict[Order, Node] = dict(enumerate(leaf.node for leaf in graph.leaves))
     for pair, step in zip(pairs_of(order), steps, strict=True):

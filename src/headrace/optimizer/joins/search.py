@@ -24,7 +24,7 @@ from headrace.optimizer.joins import largest_window
 from headrace.optimizer.joins.containment import NAME as CONTAINMENT
 from headrace.optimizer.joins.containment import implied_time, implied_windows
 from headrace.optimizer.joins.enumeration import MOST_INPUTS, Enumeration
-from headrace.optimizer.joins.steps import JoinStep, Refusal, rules_of, steps_of
+from headrace.optimizer.joins.steps import InvalidOrder, JoinStep, rules_of, steps_of
 from headrace.optimizer.safety import key_can_raise
 from headrace.plan.join_graph import JoinGraph, inputs_of, left_deep, pairs_of
 from headrace.plan.nodes import Order, SameWindow
@@ -97,11 +97,15 @@ def best_order(
     written = as_written(graph, load)
     if order is None:
         return written
-    refused = isinstance(steps_of(graph, graph.written, disabled), Refusal)
+    refused = isinstance(steps_of(graph, graph.written, disabled), InvalidOrder)
     if not refused and not _is_less(cost_of(order, costs), written.cost):
         return written
     steps = steps_of(graph, order, disabled)
-    return written if isinstance(steps, Refusal) else JoinOrder(order, steps, cost_of(order, costs))
+    return (
+        written
+        if isinstance(steps, InvalidOrder)
+        else JoinOrder(order, steps, cost_of(order, costs))
+    )
 
 
 def _is_less(cost: float, than: float | None) -> bool:
@@ -111,7 +115,7 @@ def _is_less(cost: float, than: float | None) -> bool:
 def as_written(graph: JoinGraph, load: JoinLoad | None = None) -> JoinOrder:
     """The order of the query's text, which is always valid."""
     steps = steps_of(graph, graph.written)
-    if isinstance(steps, Refusal):
+    if isinstance(steps, InvalidOrder):
         # Only a product of inputs comes to this, and it is what the user asked for.
         steps = ()
     cost = None if load is None else cost_of(graph.written, join_cost(graph, load))
@@ -137,7 +141,7 @@ def listed_orders(
     found: list[tuple[float, JoinOrder]] = []
     for order in orders:
         steps = steps_of(graph, order, disabled)
-        if not isinstance(steps, Refusal):
+        if not isinstance(steps, InvalidOrder):
             cost = cost_of(order, costs)
             # Sorting is stable: of equals, the one written comes first.
             rank = float(f"{cost:.9e}")

@@ -44,7 +44,7 @@ class JoinStep:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class InvalidOrder:
     """Why an order is not valid."""
 
     reason: str
@@ -52,10 +52,10 @@ class Refusal:
 
 def steps_of(
     graph: JoinGraph, order: Order, disabled: frozenset[str] = frozenset()
-) -> tuple[JoinStep, ...] | Refusal:
+) -> tuple[JoinStep, ...] | InvalidOrder:
     """The joins of an order, or why it cannot be taken."""
     if sorted(inputs_of(order)) != list(range(len(graph.leaves))):
-        return Refusal(f"an order names each of {', '.join(graph.names)} once")
+        return InvalidOrder(f"an order names each of {', '.join(graph.names)} once")
     written = {_side_sets(pair) for pair in pairs_of(graph.written)}
     steps: list[JoinStep] = []
     checked: dict[Order, frozenset[int]] = {}
@@ -145,10 +145,10 @@ def _keys(
     return tuple(keys)
 
 
-def _refused(graph: JoinGraph, step: JoinStep, disabled: frozenset[str]) -> Refusal | None:
+def _refused(graph: JoinGraph, step: JoinStep, disabled: frozenset[str]) -> InvalidOrder | None:
     left, right = (order_text(side, graph.names) for side in (step.left, step.right))
     if not step.keys and not step.times:
-        return Refusal(
+        return InvalidOrder(
             f"{left} and {right} have neither an equal key nor a condition on time in common, so "
             "every row of the one would meet every row of the other"
         )
@@ -161,5 +161,5 @@ def _refused(graph: JoinGraph, step: JoinStep, disabled: frozenset[str]) -> Refu
             CONTAINMENT: f"no condition on time is between {left} and {right} "
             "(Cases A1, A3, A6 and A7 with a.ts handed on)",
         }
-        return Refusal(f"{why[off[0]]}, and the rule {off[0]} is turned off")
+        return InvalidOrder(f"{why[off[0]]}, and the rule {off[0]} is turned off")
     return None

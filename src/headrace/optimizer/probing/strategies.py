@@ -10,18 +10,18 @@ from headrace.optimizer.probing import (
     selectivity_first,
 )
 from headrace.optimizer.probing.sequences import sequence_text
-from headrace.optimizer.probing.strategy import Strategy
+from headrace.optimizer.probing.strategy import ProbeStrategy
 
 __all__ = ["STRATEGIES", "sequence_text"]
 
-STRATEGIES: dict[str, Strategy] = {
+STRATEGIES: dict[str, ProbeStrategy] = {
     strategy.name: strategy
     for strategy in (
-        Strategy(dp_pick.NAME, dp_pick.orders),
-        Strategy(fixed_order.NAME, fixed_order.orders),
-        Strategy(selectivity_first.NAME, selectivity_first.orders),
-        Strategy(cost_greedy.NAME, cost_greedy.orders),
-        Strategy(ablations.QUERY_COST_ONLY, ablations.query_cost_orders),
-        Strategy(ablations.MATCH_COST_ONLY, ablations.match_cost_orders),
+        ProbeStrategy(dp_pick.NAME, dp_pick.orders),
+        ProbeStrategy(fixed_order.NAME, fixed_order.orders),
+        ProbeStrategy(selectivity_first.NAME, selectivity_first.orders),
+        ProbeStrategy(cost_greedy.NAME, cost_greedy.orders),
+        ProbeStrategy(ablations.QUERY_COST_ONLY, ablations.query_cost_orders),
+        ProbeStrategy(ablations.MATCH_COST_ONLY, ablations.match_cost_orders),
     )
 }

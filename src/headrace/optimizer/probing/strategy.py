@@ -26,7 +26,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Strategy:
+class ProbeStrategy:
     """A way to choose orders, with the name by which it is asked for.
 
     ``orders`` gives for every input in which order a new row of it probes the others. Inputs that

@@ -24,7 +24,7 @@ Arcs = Sequence[Sequence[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
-class Tree:
+class Arborescence:
     """The optional nodes of the best tree that was found, its cost, and a bound for all trees."""
 
     opened: frozenset[int]
@@ -38,7 +38,7 @@ class Tree:
 
 def cheapest_tree(
     terminals: int, arcs: Arcs, starts: Iterable[Iterable[int]] = (), budget: int = 1_000_000
-) -> Tree:
+) -> Arborescence:
     """The best tree; ``budget`` is how many arcs the search may look at, over all of its parts."""
     present = [_until_present(entering, terminals, len(arcs)) for entering in arcs]
     return _Search(terminals, present, budget).best(map(frozenset, starts))
@@ -99,7 +99,7 @@ class _Search:
         self.opened: frozenset[int] = frozenset()
         self.cost = self._cost(self.opened)
 
-    def best(self, starts: Iterable[frozenset[int]]) -> Tree:
+    def best(self, starts: Iterable[frozenset[int]]) -> Arborescence:
         for start in starts:
             self._keep(self._shrunk(start))
         waiting: list[tuple[int, int, _Part]] = [(0, 0, _Part(frozenset(), self.arcs))]
@@ -109,12 +109,12 @@ class _Search:
             if bound >= self.cost:
                 break
             if self.left <= 0:
-                return Tree(self.opened, self.cost, bound)
+                return Arborescence(self.opened, self.cost, bound)
             # The bound of a part is that of the part it was split from, until it is looked at.
             for least, rest in self._split(part, bound):
                 split += 1
                 heappush(waiting, (least, split, rest))
-        return Tree(self.opened, self.cost, self.cost)
+        return Arborescence(self.opened, self.cost, self.cost)
 
     def _split(self, part: _Part, bound: int) -> Iterable[tuple[int, _Part]]:
         """What is left of a part where a cheaper tree may be, in two, with a bound for both."""

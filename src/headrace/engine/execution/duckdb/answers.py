@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from headrace.definitions import key_bits
 from headrace.definitions.definition import Sql
-from headrace.engine.execution.duckdb.pieces import Piece
+from headrace.engine.execution.duckdb.pieces import TaskPiece
 from headrace.engine.execution.duckdb.splits import Cut
 from headrace.operators.write import Written, WrittenFile
 from headrace.stats.key_bits import merged
@@ -22,7 +22,7 @@ from headrace.stats.key_bits import merged
 class Answers:
     """The answers of all pieces of a write."""
 
-    piece: Piece
+    piece: TaskPiece
     files: list[WrittenFile] = field(default_factory=list)
     error: str | None = None
     #: Whether the error is that of a store, and not of the definition.

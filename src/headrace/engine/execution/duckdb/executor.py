@@ -35,7 +35,7 @@ from headrace.engine.execution.duckdb.answers import Answers
 from headrace.engine.execution.duckdb.meanings import Untranslatable
 from headrace.engine.execution.duckdb.pieces import (
     Cutter,
-    Piece,
+    TaskPiece,
     attempts,
     best_cut,
     outputs,
@@ -68,7 +68,7 @@ _TRIALS = 16
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskOutcome:
     """What came of offering a write to this executor; without ``written`` Spark must do it."""
 
     text: str
@@ -114,10 +114,10 @@ class BucketExecutor:
         self._sizes.clear()
         self.jobs = 0
 
-    def write_all(self, writes: Sequence[Write]) -> dict[int, Outcome]:
+    def write_all(self, writes: Sequence[Write]) -> dict[int, TaskOutcome]:
         """Run what can run here, in one job; an outcome for each write, by position."""
-        outcomes: dict[int, Outcome] = {}
-        pieces: list[Piece] = []
+        outcomes: dict[int, TaskOutcome] = {}
+        pieces: list[TaskPiece] = []
         for index, write in enumerate(writes):
             try:
                 translated = self._translated(write, write.label)
@@ -126,13 +126,13 @@ class BucketExecutor:
                 self._make_folders(found)
                 pieces += found
             except Untranslatable as reason:
-                outcomes[index] = Outcome(f"Spark, because of {reason}")
+                outcomes[index] = TaskOutcome(f"Spark, because of {reason}")
             except (HeadraceError, OSError) as error:
                 if isinstance(error, QueryError):
                     # A package is missing, which is no single query's trouble.
                     raise
                 # A folder that cannot be made is one query's trouble; Spark will say what it is.
-                outcomes[index] = Outcome(f"Spark, because of {one_line(error)}")
+                outcomes[index] = TaskOutcome(f"Spark, because of {one_line(error)}")
         if pieces:
             outcomes |= self._run(pieces)
         return outcomes
@@ -198,13 +198,13 @@ class BucketExecutor:
                 self._sizes[path] = self._files.of(path).size(path)
         return self._sizes[path]
 
-    def _make_folders(self, pieces: list[Piece]) -> None:
+    def _make_folders(self, pieces: list[TaskPiece]) -> None:
         for folder in {output["folder"] for piece in pieces for output in outputs(piece)}:
             # In object stores there are none: they are seen when there is something in them.
             if folder is not None and urlparse(folder).scheme not in OBJECT_STORES:
                 self._files.of(folder).make_folder(folder)
 
-    def _run(self, pieces: list[Piece]) -> dict[int, Outcome]:
+    def _run(self, pieces: list[TaskPiece]) -> dict[int, TaskOutcome]:
         """All pieces, by this process where they are few rows, or else by a job."""
         if not self._are_small(pieces):
             return self._run_in_tasks(pieces)
@@ -213,7 +213,7 @@ class BucketExecutor:
         others = [piece for piece in pieces if piece.index not in outcomes]
         return outcomes | self._run_in_tasks(others) if others else outcomes
 
-    def _are_small(self, pieces: list[Piece]) -> bool:
+    def _are_small(self, pieces: list[TaskPiece]) -> bool:
         """Whether a job would take longer to begin than the pieces take to do."""
         total = 0
         for translated in {piece.index: piece.translated for piece in pieces}.values():
@@ -225,7 +225,7 @@ class BucketExecutor:
             total += max(translated.rows, translated.write.expected_rows or 0)
         return total < self._settings.task_least_rows
 
-    def _run_here(self, pieces: list[Piece]) -> dict[int, Outcome]:
+    def _run_here(self, pieces: list[TaskPiece]) -> dict[int, TaskOutcome]:
         """Do what tasks would do in this process; what fails is left out."""
         (spec,) = task_specs(pieces, 1, self._settings.task_memory)
         spec["folder"] = getattr(self._session.sparkContext, "_temp_dir", None)
@@ -245,7 +245,7 @@ class BucketExecutor:
                 self._files.of(file.path).delete(file.path)
         return outcomes
 
-    def _run_in_tasks(self, pieces: list[Piece]) -> dict[int, Outcome]:
+    def _run_in_tasks(self, pieces: list[TaskPiece]) -> dict[int, TaskOutcome]:
         """The job: all pieces, shared out to as many tasks as run at once."""
         specs = task_specs(pieces, self._tasks, self._settings.task_memory)
         for spec in specs:
@@ -258,7 +258,7 @@ class BucketExecutor:
         except Exception as error:
             self._raise_if_lacking(error)
             words = self.learnt.stores.hidden(one_line(error))
-            return dict.fromkeys(answers, Outcome(f"Spark, because the tasks failed: {words}"))
+            return dict.fromkeys(answers, TaskOutcome(f"Spark, because the tasks failed: {words}"))
         unreachable: dict[str, str] = {}
         for task in found:
             if "missing" in task:
@@ -278,7 +278,7 @@ class BucketExecutor:
         if missing is not None:
             raise _lacking(missing[1]) from error
 
-    def _outcome(self, answers: Answers) -> Outcome:
+    def _outcome(self, answers: Answers) -> TaskOutcome:
         write, cut = answers.piece.translated.write, answers.piece.cut
         if answers.error is not None:
             for file in answers.files:
@@ -286,12 +286,14 @@ class BucketExecutor:
             # Spark decides whether it is an error, and says so in its own words.
             if not answers.unreachable:
                 self.learnt.failed[write.label] = answers.error
-            return Outcome(f"Spark, because of {answers.error}")
+            return TaskOutcome(f"Spark, because of {answers.error}")
         written = answers.written()
         self._inputs.note_joined(answers.joined)
         if write.folder:
             written = replace(written, files=self._published(write, written.files))
-        return Outcome("DuckDB in one task" if cut is None else f"DuckDB, {_text(cut)}", written)
+        return TaskOutcome(
+            "DuckDB in one task" if cut is None else f"DuckDB, {_text(cut)}", written
+        )
 
     def _published(self, write: Write, files: Sequence[WrittenFile]) -> tuple[WrittenFile, ...]:
         """Move what the tasks that count have written to where it belongs, and nothing else."""

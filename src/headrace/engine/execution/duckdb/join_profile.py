@@ -18,7 +18,7 @@ METRICS = ("operator.type", "operator.intermediate_rows", "operator.extra_info")
 
 _STEP = re.compile(r"\b__(?:left|right)_(j\d+)_(\d+(?:_\d+)*)\b")
 
-Step = tuple[str, tuple[int, ...]]
+ProfiledStep = tuple[str, tuple[int, ...]]
 
 
 def begin_counting(connection: Any) -> None:
@@ -36,23 +36,23 @@ def end_counting(connection: Any) -> None:
     connection.execute("PRAGMA disable_profiling")
 
 
-def joined_rows(connection: Any) -> dict[Step, int]:
+def joined_rows(connection: Any) -> dict[ProfiledStep, int]:
     """Rows of the steps of the last statement, by the join and the inputs that were joined."""
     profile = connection.get_profiling_information()
     return rows_of_steps(json.loads(profile)) if profile else {}
 
 
-def rows_of_steps(profile: Any) -> dict[Step, int]:
+def rows_of_steps(profile: Any) -> dict[ProfiledStep, int]:
     """The same of a profile.
 
     A step that is above others than its own parts was moved by DuckDB. Then what the steps of that
     join give is something else, and it is left out.
     """
-    found: dict[Step, int] = {}
+    found: dict[ProfiledStep, int] = {}
     moved: set[str] = set()
 
-    def visit(node: Any) -> set[Step]:
-        below: set[Step] = set()
+    def visit(node: Any) -> set[ProfiledStep]:
+        below: set[ProfiledStep] = set()
         for child in node.get("children") or ():
             below |= visit(child)
         info = node.get("extra_info") or {}

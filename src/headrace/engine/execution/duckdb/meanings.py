@@ -173,20 +173,20 @@ def cast(node: exp.Cast) -> str:
 
 # Functions
 
-Arguments = list[str]
+RenderedArguments = list[str]
 
 
-def _plain(name: str) -> Callable[[Arguments], str]:
+def _plain(name: str) -> Callable[[RenderedArguments], str]:
     return lambda arguments: f"{name}({', '.join(arguments)})"
 
 
-def _floor_millis(arguments: Arguments) -> str:
+def _floor_millis(arguments: RenderedArguments) -> str:
     # DuckDB divides towards zero. A multiple of 1000 that is larger than any time makes the
     # number positive, where that is rounding down.
     return f"((epoch_us({arguments[0]}) + 4611686018427387000) // 1000 - 4611686018427387)"
 
 
-def _pmod(arguments: Arguments) -> str:
+def _pmod(arguments: RenderedArguments) -> str:
     value, step = arguments
     known = re.fullmatch(r"CAST\((\d+) AS BIGINT\)", step)
     if known is not None and int(known[1]) > 0:
@@ -195,7 +195,7 @@ def _pmod(arguments: Arguments) -> str:
     return f"((({value}) % ({step}) + ({step})) % ({step}))"
 
 
-def _upper_half(arguments: Arguments) -> str:
+def _upper_half(arguments: RenderedArguments) -> str:
     # What a shift by more bits than there are does is another thing in each engine; bigints are
     # cut in half.
     value, places = arguments
@@ -204,18 +204,18 @@ def _upper_half(arguments: Arguments) -> str:
     return f"({value} >> 32)"
 
 
-def _if(arguments: Arguments) -> str:
+def _if(arguments: RenderedArguments) -> str:
     condition, then, otherwise = arguments
     return f"CASE WHEN {condition} THEN {then} ELSE {otherwise} END"
 
 
-def _root(arguments: Arguments) -> str:
+def _root(arguments: RenderedArguments) -> str:
     # DuckDB fails where Spark says that it is no number.
     (value,) = arguments
     return f"CASE WHEN {value} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt({value}) END"
 
 
-def _struct(arguments: Arguments) -> str:
+def _struct(arguments: RenderedArguments) -> str:
     names, values = arguments[::2], arguments[1::2]
     pairs = (f'"{name[1:-1]}" := {value}' for name, value in zip(names, values, strict=True))
     return f"struct_pack({', '.join(pairs)})"
@@ -223,7 +223,7 @@ def _struct(arguments: Arguments) -> str:
 
 # Each function with the types that its arguments may have (None: whatever the engine handles).
 _ANY = None
-_FUNCTIONS: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] = {
+_FUNCTIONS: dict[str, tuple[frozenset[str] | None, Callable[[RenderedArguments], str]]] = {
     "unix_millis": (frozenset({"timestamp"}), _floor_millis),
     "unix_micros": (frozenset({"timestamp"}), _plain("epoch_us")),
     "timestamp_millis": (_INTEGERS, lambda a: f"make_timestamptz(({a[0]}) * 1000)"),
@@ -250,7 +250,7 @@ _FUNCTIONS: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] 
     "sqrt": (frozenset({"double"}), _root),
 }
 
-_AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] = {
+_AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[RenderedArguments], str]]] = {
     "count": (_ANY, _plain("count")),
     # DuckDB's own makes NULL of nothing but NULLs.
     "count_if": (_ANY, lambda a: f"count(CASE WHEN {a[0]} THEN 1 END)"),
@@ -279,7 +279,7 @@ _AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]]
 _OF_DECIMALS = frozenset({"sum", "min", "max", "min_by", "max_by"})
 
 # What only the engine's own definitions have: states, and what is estimated.
-_STATES: dict[str, tuple[frozenset[str] | None, Callable[[Arguments], str]]] = {
+_STATES: dict[str, tuple[frozenset[str] | None, Callable[[RenderedArguments], str]]] = {
     KEY_BITS: (_ANY, for_duckdb),
     "merged_moments": (_ANY, merged_moments),
     "merged_pairs": (_ANY, merged_pairs),
@@ -296,7 +296,7 @@ def is_aggregate(call: exp.Expr) -> bool:
     return isinstance(call, exp.Count)
 
 
-def function(node: exp.Anonymous, arguments: Arguments) -> str:
+def function(node: exp.Anonymous, arguments: RenderedArguments) -> str:
     """A call that means the same."""
     name = node.name.lower()
     if name not in _TABLE:

@@ -28,7 +28,7 @@ _MOST_READERS = 8
 
 
 @dataclass(frozen=True)
-class Piece:
+class TaskPiece:
     """One part of a write, to be done by one task; ``index`` is the write's position."""
 
     index: int
@@ -48,7 +48,7 @@ class Cutter:
         self._settings = settings
         self._most = settings.task_buckets or parallelism
 
-    def pieces(self, index: int, translated: Translated) -> list[Piece]:
+    def pieces(self, index: int, translated: Translated) -> list[TaskPiece]:
         rows, write = translated.rows, translated.write
         # Rows that come out are work as much as those that go in.
         work = None if rows is None else max(rows, write.expected_rows or 0)
@@ -61,11 +61,13 @@ class Cutter:
             too_many = not probed and (rows is None or rows > self._settings.whole_rows)
             if parts > 1 and too_many and self._settings.executor == "auto":
                 raise Untranslatable(f"{rows or 'unknown'} rows that no column tells apart")
-            return [Piece(index, translated, None, 0, 1, rows or 0, split)]
+            return [TaskPiece(index, translated, None, 0, 1, rows or 0, split)]
         if cut.anyhow:
             parts = min(parts, max(_handouts(s) for s in translated.inputs.values()))
         share = (rows or self._settings.task_rows * parts) / parts
-        return [Piece(index, translated, cut, part, parts, share, split) for part in range(parts)]
+        return [
+            TaskPiece(index, translated, cut, part, parts, share, split) for part in range(parts)
+        ]
 
     def parts_of_indexes(self, rows: int) -> int:
         """Twice as many whenever there is enough for each: they are cut anew each time."""
@@ -109,7 +111,7 @@ def best_cut(translated: Translated, parts: int) -> Cut | None:
     return min(usable, key=reading, default=None)
 
 
-def task_specs(pieces: list[Piece], tasks: int, memory: str) -> list[dict[str, Any]]:
+def task_specs(pieces: list[TaskPiece], tasks: int, memory: str) -> list[dict[str, Any]]:
     """Hand the pieces out to tasks, the largest first, each to the task with the least."""
     count = min(tasks, len(pieces))
     loads = [0.0] * count
@@ -126,7 +128,7 @@ def task_specs(pieces: list[Piece], tasks: int, memory: str) -> list[dict[str, A
     return specs
 
 
-def _add(spec: dict[str, Any], piece: Piece) -> None:
+def _add(spec: dict[str, Any], piece: TaskPiece) -> None:
     translated, write = piece.translated, piece.translated.write
     columns = dict(piece.cut.columns) if piece.cut is not None else {}
     readings: dict[str, str] = {}
@@ -161,7 +163,7 @@ def _add(spec: dict[str, Any], piece: Piece) -> None:
 
 
 def _probing(
-    translated: Translated, name: str, piece: Piece, spec: dict[str, Any]
+    translated: Translated, name: str, piece: TaskPiece, spec: dict[str, Any]
 ) -> dict[str, Any]:
     """A part of a join, with the columns that all definitions of the task read of it."""
     plan = translated.probed[name]
@@ -181,7 +183,7 @@ def _probing(
     }
 
 
-def _reading(source: Input, column: str | None, piece: Piece) -> dict[str, Any]:
+def _reading(source: Input, column: str | None, piece: TaskPiece) -> dict[str, Any]:
     paths, where = source.paths, ""
     shared: list[str] = []
     if piece.parts > 1 and column is None:
@@ -240,7 +242,7 @@ def _files_with_rows(source: Input) -> list[tuple[float, Split | None]]:
 # What a piece writes
 
 
-def outputs(piece: Piece) -> list[dict[str, Any]]:
+def outputs(piece: TaskPiece) -> list[dict[str, Any]]:
     """The files that a piece writes: each with the rows that go there, and its part if told apart.
 
     Results go to a folder beside the one that readers will see, until it is known which of them

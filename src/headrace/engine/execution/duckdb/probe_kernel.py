@@ -81,7 +81,7 @@ class Rows:
         return int(np.count_nonzero(seen))
 
 
-class Input:
+class IndexedInput:
     """One input in a task: segments of earlier epochs, and perhaps one of new rows."""
 
     def __init__(self, old: list[Segment], new: Segment | None) -> None:
@@ -306,7 +306,7 @@ class ProbeJoinKernel:
         return rows
 
 
-def _open(spec: Spec, one: Spec, read: Callable[[Spec, Sequence[str]], Any]) -> Input:
+def _open(spec: Spec, one: Spec, read: Callable[[Spec, Sequence[str]], Any]) -> IndexedInput:
     """Bring an input's segments up to date, and index its new rows."""
     paths = [tuple(path) for path in one["paths"]]
 
@@ -315,10 +315,10 @@ def _open(spec: Spec, one: Spec, read: Callable[[Spec, Sequence[str]], Any]) -> 
         one["old"], one["spans"], lambda files: read(one, files), paths, one["watermark"]
     )
     if not one["new"]:
-        return Input(old, None)
+        return IndexedInput(old, None)
     new = make_segment(read(one, one["new"]), paths, spec["epoch"], spec["epoch"])
     shelf.make_ready(one["new"], new)
-    return Input(old, new if new.count else None)
+    return IndexedInput(old, new if new.count else None)
 
 
 def _parts(candidates: Array) -> Iterator[slice]:

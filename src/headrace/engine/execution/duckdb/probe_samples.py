@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.engine.execution.duckdb.local_index import KEY, Array, Path, Segment, path_hashes
 from headrace.engine.execution.duckdb.probe_kernel import (
-    Input,
+    IndexedInput,
     ProbeJoinKernel,
     Rows,
     expanded,
@@ -40,7 +40,7 @@ MOST_WALKED, MOST_WALKED_WITH_CONDITIONS = 5, 3
 #: Rows that were looked up, those that found any, rows that go on, and rows found in vain.
 Counts = tuple[int, int, int, int]
 #: Whose new rows they are, the inputs that they have met as bits, the prober and the probed.
-Step = tuple[int, int, int, int]
+SampledStep = tuple[int, int, int, int]
 
 
 def statistics_of(join: ProbeJoinKernel) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def statistics_of(join: ProbeJoinKernel) -> dict[str, Any]:
     began = time.perf_counter()
     counts: list[tuple[int, ...]] = []
     keys: list[tuple[int, int, float]] = []
-    sampled: dict[Step, Counts] = {}
+    sampled: dict[SampledStep, Counts] = {}
     for driver, source in enumerate(join.inputs):
         for other in range(len(join.inputs)):
             path = join.path(driver, other) if other != driver else ()
@@ -92,7 +92,7 @@ def _sample(join: ProbeJoinKernel, driver: int, first: int) -> Rows:
     return join.meeting(join.alive(rows, driver), frozenset((driver,)), driver)
 
 
-def _walked(join: ProbeJoinKernel, driver: int, rows: Rows) -> dict[Step, Counts]:
+def _walked(join: ProbeJoinKernel, driver: int, rows: Rows) -> dict[SampledStep, Counts]:
     """Steps of the sets of inputs that are gone through, the small ones first."""
     inputs = len(join.inputs)
     most = MOST_WALKED_WITH_CONDITIONS if join.spec["conditions"] else MOST_WALKED
@@ -101,7 +101,7 @@ def _walked(join: ProbeJoinKernel, driver: int, rows: Rows) -> dict[Step, Counts
     else:
         wanted = frozenset(_prefixes(driver, join.spec["orders"].get(driver, ())))
     samples = {1 << driver: rows}
-    found = dict[Step, Counts]()
+    found = dict[SampledStep, Counts]()
     for _ in range(inputs - 1):
         following = dict[int, Rows]()
         found |= _steps(join, driver, samples, wanted, following)
@@ -122,7 +122,7 @@ def _steps(
     samples: dict[int, Rows],
     wanted: frozenset[int],
     following: dict[int, Rows] | None = None,
-) -> Iterator[tuple[Step, Counts]]:
+) -> Iterator[tuple[SampledStep, Counts]]:
     """All steps that can follow; what rows become in them is noted of the sets that are wanted."""
     everything = (1 << len(join.inputs)) - 1
     for met, rows in samples.items():
@@ -203,7 +203,7 @@ def _spread(
     return sources[which], positions
 
 
-def _distinct(source: Input, path: Path) -> float:
+def _distinct(source: IndexedInput, path: Path) -> float:
     """How many keys an input has: those of its largest segment, and of each smaller one the share
     that the larger ones do not have, judged by a sample (equation 11)."""
     ordered = sorted(source.segments, key=lambda segment: -segment.count)
