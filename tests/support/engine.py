@@ -129,13 +129,15 @@ def run_engine(
     as_given: frozenset[str] = frozenset(),
     may_fail: bool = False,
     idle: Sequence[Collection[str]] | None = None,
+    replans: bool = False,
 ) -> EngineRun:
     """Run queries over epochs; ``restart_after`` forgets everything but the checkpoint there.
 
     ``then`` is the executor after the first restart, if not the same. Plans of the queries named in
     ``as_given`` are not optimized. With ``may_fail`` a query that fails is left out, and the run
     tells why; otherwise the first failure is raised. ``idle`` names the streams that are idle in
-    each epoch; one that is not named in an epoch has no batch in it.
+    each epoch; one that is not named in an epoch has no batch in it. With ``replans`` layouts of
+    panes are looked at between epochs, as engines do.
 
     ``plans`` say what is asked of the planner, one after the other and over again: a change of plan
     between two epochs must never show in the results.
@@ -171,6 +173,8 @@ def run_engine(
         failures |= report.failures
         reports.append(report)
         runner.tidy(compaction)
+        if replans:
+            runner.replan_at_times()
         policy = plans[(number + 1) % len(plans)]
         if number in restart_after:
             executor = then or executor

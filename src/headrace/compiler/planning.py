@@ -64,7 +64,9 @@ def plan_all(
     changes: list[Change] = []
     if not state.settled:
         plans = distinct_plans(live)
-        panes, changes = plan_pane_layouts(plans, state.panes, statistics.loads, policy)
+        panes, changes = plan_pane_layouts(
+            plans, state.panes, statistics.loads, policy, statistics.regrets
+        )
     physical = compile_plans(live.values(), panes, policy)
     physical.queries = live
     physical.changes = tuple(change.text for change in changes)
@@ -74,7 +76,9 @@ def plan_all(
 def layouts_are_outdated(physical: PhysicalPlan, statistics: RuntimeStatistics) -> bool:
     """Whether panes would be laid out otherwise by what is known now."""
     plans = distinct_plans(physical.queries)
-    _, changes = plan_pane_layouts(plans, physical.panes, statistics.loads, physical.policy)
+    _, changes = plan_pane_layouts(
+        plans, physical.panes, statistics.loads, physical.policy, statistics.regrets
+    )
     return bool(changes)
 
 

@@ -53,8 +53,7 @@ class PaneCost:
 
     def stored(self, pane: Hopping) -> float:
         """Groups that an epoch appends to panes of this length."""
-        panes = max(1.0, self.load.milliseconds / pane.length)
-        return min(self.load.rows, panes * self.load.groups(pane.length))
+        return self.load.stored(pane.length)
 
     def store(self, pane: Hopping) -> float:
         return PASS + ROW * self.load.rows + GROUP * self.stored(pane)

@@ -45,7 +45,6 @@ from headrace.errors import CheckpointError, QueryError, StreamError
 from headrace.names import folded, quoted, same_name
 from headrace.operators.stateless import table_view
 from headrace.plan.nodes import Node, Sink, Table
-from headrace.planner.cadence import is_due
 from headrace.planner.live_query import LiveQuery
 from headrace.planner.merging import begin_merging
 from headrace.planner.statistics import RuntimeStatistics
@@ -84,7 +83,6 @@ class Engine:
         self._took_part: set[str] = set()
         self._trigger = Trigger()
         self._standstills = Standstills(self.settings.warn_after / 1_000)
-        self._planned_at = 0
         self._late_joiners = LateJoiners()
         self._reporting: Reporting | None = None
         self.epochs: deque[Progress] = deque(maxlen=10_000)
@@ -383,7 +381,8 @@ class Engine:
     def _between_epochs(self) -> bool:
         """Let queries join and leave; whether anything changed."""
         self._notice_stream_errors()
-        self._replan_at_times()
+        if self._runner is not None:
+            self._runner.replan_at_times()
         with self._lock:
             leaving = [e for e in self._entries.values() if e.leaving and self._may_leave(e)]
             arrived, self._arrived = self._arrived, []
@@ -427,13 +426,6 @@ class Engine:
         entry.state.error = undelivered(entry.sink.name, waiting.outbox, last)
         _LOG.warning("query %r leaves: %s", entry.sink.name, entry.state.error.message)
         return True
-
-    def _replan_at_times(self) -> None:
-        runner = self._runner
-        assert runner is not None
-        if runner.state.epoch != self._planned_at and is_due(runner.state.epoch):
-            self._planned_at = runner.state.epoch
-            runner.replan()
 
     def _notice_stream_errors(self) -> None:
         assert self._coordinator is not None

@@ -21,7 +21,7 @@ from headrace.planner.statistics import RuntimeStatistics
 from headrace.state.arrangement import StateFile
 from headrace.state.clocks import Clocks
 from headrace.state.committed import Committed
-from headrace.stats.load import Load
+from headrace.stats.load import Load, SeenPanes, load_of_panes
 
 
 class EpochServices(Protocol):
@@ -80,8 +80,10 @@ class Epoch:
     counted_by: dict[str, str] = field(default_factory=dict)
     #: Late rows, by store and by rule: queries that share a store may judge rows differently.
     late: dict[tuple[str, str], int] = field(default_factory=dict)
-    #: What this epoch brought to each grouping that has panes.
+    #: What this epoch brought to each grouping that has panes, and what became of it in each kind
+    #: of them.
     loads: dict[str, Load] = field(default_factory=dict)
+    panes: dict[str, list[SeenPanes]] = field(default_factory=dict)
     #: What is known, which an epoch adds to, and what was chosen last.
     statistics: RuntimeStatistics = field(default_factory=RuntimeStatistics)
     choices: Choices = field(default_factory=Choices)
@@ -98,6 +100,14 @@ class Epoch:
     shared_attempts: set[int] = field(default_factory=set)
     #: Definitions over others; those are kept, so that none is mistaken for another.
     _derived: dict[tuple[str, int], tuple[exp.Query, exp.Query]] = field(default_factory=dict)
+
+    def note_panes(self, family: str, seen: SeenPanes) -> None:
+        """What a store of a grouping took in."""
+        panes = self.panes.setdefault(family, [])
+        panes.append(seen)
+        load = load_of_panes(panes)
+        if load is not None:
+            self.loads[family] = load
 
     def derived(self, what: str, rows: exp.Query, made: Callable[[], exp.Query]) -> exp.Query:
         """A definition over another one: the same for all who ask, so that it is run once."""

@@ -7,8 +7,9 @@ its alternatives all go by it. Each decision can be turned off by name, like a r
 Read ``names``, ``policy`` (what the user asks), ``statistics`` (what was learnt), ``choices`` (what
 was chosen last) and ``cadence`` (how often it is looked at); ``live_query``, ``late_joiners`` and
 ``warm_up`` (who takes part, and from when); ``regret`` (plans that did not keep their promise);
-then the decisions: ``merging``; ``pane_layout`` with ``grouping``; ``filter_sharing``;
-``early_aggregation``; ``join_order`` with ``joined_rows``; ``probe_order``; ``shared_rows``.
+then the decisions: ``merging``; ``pane_layout`` with ``grouping`` and ``stored_panes``;
+``filter_sharing``; ``early_aggregation``; ``join_order`` with ``joined_rows``; ``probe_order``;
+``shared_rows``.
 ``decision`` is what they have in common, ``explaining`` iterates them for people, and
 ``calibration`` knows what this machine takes for what.
 """
@@ -46,7 +47,7 @@ DECISIONS: tuple[Decision, ...] = (
         names.PANE_LAYOUT,
         "which panes are stored for the windows over a grouping, and by which other windows",
         When.NOW_AND_THEN,
-        ("loads",),
+        ("loads", "regrets"),
         ("windows.sharing", "windows.closing", "windows.costModel", "replan.leastGain"),
         pane_layout.plan_pane_layouts,
         "Windows",

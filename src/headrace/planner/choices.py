@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.cost.window_joins import JoinLoad
 from headrace.optimizer.joins.search import JoinOrder
 from headrace.plan.nodes import Order
+from headrace.stats.load import Load
 
 if TYPE_CHECKING:
     from headrace.planner.probe_order import ProbeOrders
@@ -33,6 +34,8 @@ class Choices:
     probes: dict[str, ProbeOrders] = field(default_factory=dict)
     #: The inputs that were aggregated early last, and in which epoch.
     early: dict[str, tuple[int, frozenset[int]]] = field(default_factory=dict)
+    #: The loads of groupings when their layouts of panes were looked at last.
+    laid_out_for: dict[str, Load] = field(default_factory=dict)
     #: Changes of plan since they were last asked for, for people.
     changes: list[str] = field(default_factory=list)
 

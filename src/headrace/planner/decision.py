@@ -22,7 +22,7 @@ class When(StrEnum):
     """How often a decision is taken again."""
 
     QUERIES_CHANGE = "when queries come or go"
-    NOW_AND_THEN = "when queries come or go, and after the epochs of the cadence"
+    NOW_AND_THEN = "when queries come or go, when streams change, and now and then"
     EVERY_EPOCH = "in every epoch"
     EVERY_CYCLE = "when a cycle of statistics ends"
 

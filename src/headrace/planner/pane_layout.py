@@ -25,6 +25,7 @@ from headrace.optimizer.windows.layout import (
     Sharing,
     layout_cost,
     layouts,
+    own_panes,
 )
 from headrace.plan.coverage import is_partitioned_by
 from headrace.plan.nodes import Aggregate, Node
@@ -34,6 +35,8 @@ from headrace.planner.filter_sharing import can_share_filters, stream_below
 from headrace.planner.grouping import Grouping, aggregates_by_family, has_panes, windows_of
 from headrace.planner.names import PANE_LAYOUT
 from headrace.planner.policy import PlannerPolicy
+from headrace.planner.regret import NOTHING_REGRETTED, Regret, Regrets
+from headrace.planner.stored_panes import is_guarded, layout_name, promise_of, subject_of
 from headrace.stats.figure import Exact, Figure
 from headrace.stats.load import Load
 
@@ -63,6 +66,11 @@ class PanePlan:
 
     generations: Mapping[str, tuple[Generation, ...]] = field(default_factory=dict)
     hosts: Mapping[str, Grouping] = field(default_factory=dict)
+
+    @property
+    def running(self) -> dict[str, PaneLayout]:
+        """The layouts that new rows are stored by."""
+        return {family: last[-1].layout for family, last in self.generations.items() if last}
 
     def host(self, node: Aggregate) -> Grouping:
         """The grouping whose panes an aggregate is computed from."""
@@ -106,20 +114,27 @@ class Change:
     before: PaneLayout
     after: PaneLayout
     gain: float | None
+    #: What is held against the layout before, if it did not keep its promise.
+    regret: Regret | None = None
 
     @property
     def text(self) -> str:
-        def panes(layout: PaneLayout) -> str:
-            return ", ".join(pane.name for pane in layout.panes)
-
+        before, after = layout_name(self.before), layout_name(self.after)
         why = "windows that need it" if self.gain is None else f"expected to save {self.gain:.0%}"
-        return f"{self.family}: panes of {panes(self.before)} -> {panes(self.after)} ({why})"
+        if self.regret is not None:
+            why = f"the former {self.regret.text}"
+        return f"{self.family}: panes of {before} -> {after} ({why})"
 
 
 def plan_pane_layouts(
-    plans: Iterable[Node], current: PanePlan, loads: Mapping[str, Load], policy: PlannerPolicy
+    plans: Iterable[Node],
+    current: PanePlan,
+    loads: Mapping[str, Load],
+    policy: PlannerPolicy,
+    regrets: Regrets = NOTHING_REGRETTED,
 ) -> tuple[PanePlan, list[Change]]:
-    """A layout for every grouping: the one it has, unless another is needed or pays."""
+    """A layout for every grouping: the one it has, unless another is needed or pays, or the one it
+    has did not keep its promise."""
     by_family = aggregates_by_family(plans)
     hosts = _hosts(by_family, current, loads, policy)
     hosted: dict[str, list[Aggregate]] = {}
@@ -130,20 +145,46 @@ def plan_pane_layouts(
     changes = []
     for family, nodes in hosted.items():
         windows, load = windows_of(nodes), loads.get(family)
-        best = layouts(windows, load, policy.sharing_of(nodes), policy.window_cost_model)[0].layout
+        best = _best(family, nodes, windows, load, policy, regrets)
         past = tuple(_restricted(g, windows) for g in current.generations.get(family, ()))
         if not past:
             generations[family] = (Generation(1, best),)
             continue
         kept = _kept(past[-1].layout, windows)
         gain = None if kept is None else _gain(kept, best, load)
-        if kept is not None and (gain is None or gain < policy.least_gain):
+        regret = None
+        if kept is not None and is_guarded(policy) and not _admits(family, kept, load, regrets):
+            regret = regrets.of(subject_of(family)).regret(layout_name(kept))
+        stays = gain is None or gain < policy.least_gain
+        if kept is not None and (kept == best or (stays and regret is None)):
             # The same panes; windows that came or went change nothing in the stores.
             generations[family] = (*past[:-1], Generation(past[-1].number, kept))
         else:
             generations[family] = (*past, Generation(past[-1].number + 1, best))
-            changes.append(Change(family, past[-1].layout, best, gain))
+            changes.append(Change(family, past[-1].layout, best, gain, regret))
     return PanePlan(generations, hosts), changes
+
+
+def _best(
+    family: str,
+    nodes: list[Aggregate],
+    windows: frozenset[Hopping],
+    load: Load | None,
+    policy: PlannerPolicy,
+    regrets: Regrets,
+) -> PaneLayout:
+    """The best layout that may be chosen, after all that was seen of it."""
+    ranked = layouts(windows, load, policy.sharing_of(nodes), policy.window_cost_model)
+    if not is_guarded(policy):
+        return ranked[0].layout
+    return next(one.layout for one in ranked if _admits(family, one.layout, load, regrets))
+
+
+def _admits(family: str, layout: PaneLayout, load: Load | None, regrets: Regrets) -> bool:
+    written = own_panes(layout.pane_of)
+    if load is None or layout == written:
+        return True
+    return regrets.admits(subject_of(family), layout_name(layout), promise_of(layout, load, load))
 
 
 def _hosts(

@@ -106,6 +106,11 @@ class Experience:
             needed = max(needed, lesson.error)
         return promise.chosen * needed <= promise.written
 
+    def regret(self, plan: str) -> Regret | None:
+        """What is held against a plan."""
+        lesson = self.lessons.get(plan)
+        return None if lesson is None else Regret(lesson.promise, lesson.observed)
+
     def after(self, plan: str | None, promise: Promise, observed: float) -> Experience:
         """Once a plan has run; None is the written one, whose promise is its own prediction."""
         if plan is None:
@@ -227,6 +232,10 @@ class Regrets:
                 for decision, name, part, doubt, lessons in value
             }
         )
+
+
+#: For who plans without experience.
+NOTHING_REGRETTED = Regrets()
 
 
 def _times(one: float, other: float) -> float:

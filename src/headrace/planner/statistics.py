@@ -14,16 +14,25 @@ from typing import Any
 from headrace.cost.window_joins import JoinLoad
 from headrace.planner.regret import Regrets
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
-from headrace.stats.load import Load, SeenSet, estimated_keys, followed_keys, jumped
+from headrace.stats.load import (
+    Load,
+    SeenLength,
+    SeenSet,
+    estimated_keys,
+    followed_keys,
+    jumped,
+)
 from headrace.stats.moving_window import MovingWindow, Stretch
 from headrace.stats.probes import ProbeHistory
 
 #: Of what commits hold. Figures of another version are not read: they are learnt anew.
-VERSION = 2
+VERSION = 3
 #: So many values of a key are known by name, those that so many times the usual rows have.
 MOST_FREQUENT, FREQUENT = 16, 2.0
 #: A value that fewer than one row in so many has is not frequent.
 _FEW_ROWS = 1_000
+#: A load that jumps is believed at once if it has not jumped for so many epochs.
+STEADY = 4
 
 
 def least_frequent(rows: int) -> int:
@@ -43,6 +52,14 @@ class Match:
 
     share: float
     epoch: int
+
+
+@dataclass(frozen=True)
+class Jump:
+    """An epoch that was unlike those before it, and how many have come since."""
+
+    load: Load
+    age: int = 0
 
 
 @dataclass
@@ -72,10 +89,28 @@ class RuntimeStatistics:
     streams: Statistics = NO_STATISTICS
     #: Plans that took more work than was predicted for them, and for the written ones.
     regrets: Regrets = field(default_factory=Regrets)
+    #: When loads last were unlike what they used to be; not durable.
+    jumps: dict[str, Jump] = field(default_factory=dict)
 
-    def note_load(self, name: str, seen: Load) -> None:
-        before = self.loads.get(name)
-        self.loads[name] = seen if before is None else before.then(seen)
+    def note_load(self, name: str, seen: Load) -> bool:
+        """Take in what an epoch brought; whether it is not what epochs used to bring.
+
+        What lasts is smoothed. An epoch that is unlike those before it begins a new past, unless
+        such epochs come again and again, as noise does: then only two that are alike.
+        """
+        before, jump = self.loads.get(name), self.jumps.get(name)
+        if before is None:
+            self.loads[name] = seen
+            return False
+        if not before.is_unlike(seen):
+            self.loads[name] = before.then(seen)
+            if jump is not None:
+                self.jumps[name] = Jump(jump.load, jump.age + 1)
+            return False
+        is_new = jump is None or jump.age >= STEADY or not jump.load.is_unlike(seen)
+        self.jumps[name] = Jump(seen)
+        self.loads[name] = seen if is_new else before.then(seen)
+        return is_new
 
     def note_set(self, name: str, seen: SeenSet) -> None:
         before = self.sets.get(name)
@@ -123,6 +158,7 @@ class RuntimeStatistics:
     def forget_all_but(self, used: Collection[str]) -> None:
         """Keep the figures of these stores, groupings and joins alone."""
         self.loads = {name: load for name, load in self.loads.items() if name in used}
+        self.jumps = {name: jump for name, jump in self.jumps.items() if name in used}
         self.sets = {name: load for name, load in self.sets.items() if name in used}
         self.moving = {name: window for name, window in self.moving.items() if name in used}
         self.keys = {key: count for key, count in self.keys.items() if key[0] in used}
@@ -137,7 +173,8 @@ class RuntimeStatistics:
         return {
             "version": VERSION,
             "loads": {
-                n: [load.rows, load.milliseconds, load.keys] for n, load in self.loads.items()
+                n: [load.rows, load.milliseconds, load.keys, [list(one) for one in load.seen]]
+                for n, load in self.loads.items()
             },
             "sets": {n: [load.rows, load.milliseconds, load.keys] for n, load in self.sets.items()},
             "moving": {name: window.to_json() for name, window in self.moving.items()},
@@ -171,7 +208,10 @@ class RuntimeStatistics:
         if not value or value.get("version") != VERSION:
             return cls()
         return cls(
-            {name: Load(*load) for name, load in value["loads"].items()},
+            {
+                name: Load(rows, length, keys, tuple(SeenLength(*one) for one in seen))
+                for name, (rows, length, keys, seen) in value["loads"].items()
+            },
             {name: Load(*load) for name, load in value["sets"].items()},
             {name: MovingWindow.from_json(held) for name, held in value["moving"].items()},
             dict(value["recent_rows"]),

@@ -35,8 +35,10 @@ from headrace.names import storage_name
 from headrace.operators.epoch import EngineLife
 from headrace.operators.write import Writing, run_together
 from headrace.plan.nodes import Source
+from headrace.planner.cadence import is_due
 from headrace.planner.live_query import LiveQuery
 from headrace.planner.statistics import RuntimeStatistics
+from headrace.planner.stored_panes import learn_layouts
 from headrace.state.branches import Failure, QueryBranch, branched_off, described, set_aside
 from headrace.state.committed import Committed, Intent
 from headrace.stats.catalog import Observation
@@ -89,6 +91,9 @@ class EpochRunner:
         self.branches = BranchRuns(executor, kept_rows)
         #: Whether something was decided or done that only the next commit makes true.
         self.owes_commit = False
+        #: After which epoch layouts were last looked at, and whether they should be again.
+        self._planned_at = 0
+        self._streams_changed = False
 
     @property
     def physical(self) -> PhysicalPlan:
@@ -105,8 +110,14 @@ class EpochRunner:
         self.queries = dict(queries)
         self.plan.use({name: query.live for name, query in queries.items()}, self.state)
 
-    def replan(self) -> None:
-        """Lay out anew what is laid out otherwise than the rows of late would have it."""
+    def replan_at_times(self) -> None:
+        """Lay out anew what is laid out otherwise than the rows of late would have it: looked at
+        now and then, and when something has changed that speaks for it."""
+        number = self.state.epoch
+        if number == self._planned_at or not (is_due(number) or self._streams_changed):
+            return
+        self._planned_at, self._streams_changed = number, False
+        self.plan.choices.laid_out_for = dict(self.statistics.loads)
         if self.plan.is_outdated:
             self.use(self.queries)
 
@@ -254,8 +265,13 @@ class EpochRunner:
                 null_times=done.report.null_times[stream],
             )
             self.statistics.note_stream(stream, seen)
-        for name, load in done.report.loads.items():
-            self.statistics.note_load(name, load)
+        self._streams_changed |= learn_layouts(
+            done.state.panes.running,
+            done.report.loads,
+            self.statistics,
+            self.plan.choices,
+            self.plan.policy,
+        )
         done.attempt.learn()
         done.state.statistics = self.statistics.to_json()
         for name, own in done.branches.items():

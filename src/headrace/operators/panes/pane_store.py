@@ -46,7 +46,7 @@ from headrace.plan.expressions import Call, Column, Expr
 from headrace.plan.types import BIGINT, BOOLEAN, Field, Schema
 from headrace.plan.windows import Hopping
 from headrace.state.arrangement import span
-from headrace.stats.load import observed_load
+from headrace.stats.load import SeenPanes
 
 PANE = "__pane"
 PANE_END = "__pane_end"
@@ -268,9 +268,9 @@ class PaneStore(Store):
         if self.family and self.panes.length and written:
             first, last = span(written) or (0, 0)
             groups = sum(file.rows for file in written)
-            load = observed_load(rows, groups, last - first + 1, self.panes.length)
-            if load is not None:
-                epoch.loads[self.family] = load
+            epoch.note_panes(
+                self.family, SeenPanes(self.panes.length, rows, groups, last - first + 1)
+            )
 
     def _marks(self, epoch: Epoch) -> dict[str, int]:
         """The watermarks by which panes are late, as columns."""

@@ -123,7 +123,7 @@ def layout_cost(layout: PaneLayout, load: Load | None) -> Cost:
     return Cost(Estimated(seconds), UNIT)
 
 
-def own_panes(windows: list[Hopping]) -> PaneLayout:
+def own_panes(windows: Iterable[Hopping]) -> PaneLayout:
     return PaneLayout.of({w: pane_of([w]) for w in windows})
 
 
