@@ -8,7 +8,9 @@ import lzma
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 import pytest
@@ -44,22 +46,27 @@ from headrace.plan.nodes import Aggregate, Join, Union
 GENERATED = {"queries": 2, "sources": 2, "distinct": 1, "overlap": 1, "churn": 1}
 
 
-def tiny(part: Callable[[PlanningBench], Found], tmp_path: Path) -> tuple[list[Case], list[str]]:
+def tiny_anew(part: Callable[[PlanningBench], Found]) -> tuple[list[Case], list[str]]:
     """The cases of a part, as a report writes them, and what it said. No part needs Spark."""
     said: list[str] = []
-    setup = Setup("tiny", None, tmp_path, said.append)  # type: ignore[arg-type]
-    cases, figures = part(PlanningBench(setup, SIZES["tiny"].planning))
+    with TemporaryDirectory() as folder:
+        setup = Setup("tiny", None, Path(folder), said.append)  # type: ignore[arg-type]
+        cases, figures = part(PlanningBench(setup, SIZES["tiny"].planning))
     json.dumps([case.to_json() for case in cases])
     assert all(value > 0 for value in figures.values())
     return cases, said
+
+
+#: The same for all that ask for one part.
+tiny = cache(tiny_anew)
 
 
 # --- parts ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("part", GENERATED)
-def test_a_part_that_plans_generated_queries(part: str, tmp_path: Path) -> None:
-    cases, _ = tiny(getattr(planning, part), tmp_path)
+def test_a_part_that_plans_generated_queries(part: str) -> None:
+    cases, _ = tiny(getattr(planning, part))
     assert len(cases) == GENERATED[part]
     for case in cases:
         assert case.equal, case.notes["difference"]
@@ -71,8 +78,8 @@ def test_a_part_that_plans_generated_queries(part: str, tmp_path: Path) -> None:
             assert {len(line) for line in lines.values()} == {len(case.notes["series"]["at"])}
 
 
-def test_meaning_finds_all_groups_and_text_does_not(tmp_path: Path) -> None:
-    complete, partial = tiny(planning.queries, tmp_path)[0]
+def test_meaning_finds_all_groups_and_text_does_not() -> None:
+    complete, partial = tiny(planning.queries)[0]
     assert complete.rows == 120
     for case in (complete, partial):
         last = case.notes["points"]["120"]
@@ -84,20 +91,20 @@ def test_meaning_finds_all_groups_and_text_does_not(tmp_path: Path) -> None:
         assert "sm+, ms at 120/80" in case.ratio
 
 
-def test_distinct_queries_share_nothing_as_a_whole(tmp_path: Path) -> None:
-    (case,) = tiny(planning.distinct, tmp_path)[0]
+def test_distinct_queries_share_nothing_as_a_whole() -> None:
+    (case,) = tiny(planning.distinct)[0]
     shared = {at: point["sm, no solver"][SHARED] for at, point in case.notes["points"].items()}
     assert shared["0"] > shared["50"] > shared["100"] == 0
 
 
-def test_overlap_is_shared_in_part(tmp_path: Path) -> None:
-    (case,) = tiny(planning.overlap, tmp_path)[0]
+def test_overlap_is_shared_in_part() -> None:
+    (case,) = tiny(planning.overlap)[0]
     few, many = (case.notes["points"][at]["sm"][SHARED] for at in ("20", "100"))
     assert 0 < few < many
 
 
-def test_churn_tells_of_adding_and_removing(tmp_path: Path) -> None:
-    (case,) = tiny(planning.churn, tmp_path)[0]
+def test_churn_tells_of_adding_and_removing() -> None:
+    (case,) = tiny(planning.churn)[0]
     assert set(case.notes["milliseconds"]) == {
         f"{way} {kind}" for way in ("hb+", "sm", "sm+") for kind in ("add", "remove")
     }
@@ -124,7 +131,7 @@ def test_without_the_published_sets_their_part_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "PUBLISHED", tmp_path / "nowhere")
-    cases, said = tiny(planning.sets, tmp_path)
+    cases, said = tiny_anew(planning.sets)
     assert cases == []
     assert "left out" in said[0]
 
@@ -294,8 +301,8 @@ def test_reference_values_are_read(published: Path) -> None:
 
 
 @pytest.mark.data
-def test_published_sets_stand_beside_their_reference(published: Path, tmp_path: Path) -> None:
-    (case,) = tiny(planning.sets, tmp_path)[0]
+def test_published_sets_stand_beside_their_reference(published: Path) -> None:
+    (case,) = tiny_anew(planning.sets)[0]
     assert case.case == "sets/DistinctSources-800q-2s"
     assert case.equal, case.notes["difference"]
     assert (case.rows, case.notes["operators"]) == (800, 8760)

@@ -14,6 +14,7 @@ from headrace.sql.refusals import REFUSALS
 from tests.sql.catalog import CATALOG, TYPED
 from tests.sql.test_plans import _cases
 from tests.sql.test_refusals import EXAMPLES, MARK
+from tests.support.seeds import Seeds
 
 TOKEN = re.compile(r"'[^']*'|\w+|\s+|.", re.DOTALL)
 QUERIES = [query for _, query, _ in _cases()] + [e.sql.replace(MARK, "") for e in EXAMPLES]
@@ -65,11 +66,12 @@ def test_damaged_queries_are_planned_or_refused(seed: int) -> None:
     assert refused > 0
 
 
-def test_functions_with_any_arguments_are_typed_or_refused() -> None:
-    rng = random.Random(7)
+@pytest.mark.parametrize("times", [6, pytest.param(25, marks=pytest.mark.slow)])
+def test_functions_with_any_arguments_are_typed_or_refused(times: int, seeds: Seeds) -> None:
+    rng = random.Random(seeds.one(0))
     values = [*TYPED.schema.names, "NULL", "'x'", "1", "2.5", "INTERVAL 1 DAY", "array()", "*"]
     for name in (*known_names(), "struct", "named_struct", "date_part", "extract", "trim", "cast"):
-        for _ in range(25):
+        for _ in range(times):
             arguments = ", ".join(rng.choices(values, k=rng.randint(0, 4)))
             for group in ("", " GROUP BY window(ts, '1 hour')"):
                 refusal = _refusal(f"SELECT {name}({arguments}) AS x FROM typed{group}")

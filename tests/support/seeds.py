@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 VARIABLE = "HEADRACE_TEST_SEED"
 #: How many seeds lie between the bases of two days: more than any test uses.
@@ -37,11 +39,24 @@ class Seeds:
     def one(self, place: int) -> int:
         return self.some(place, 1)[0]
 
+    def every(self, step: int, values: Iterable[T]) -> list[T]:
+        """Every so many-th of some values, others every day."""
+        return list(values)[self.base % step :: step]
+
 
 @pytest.fixture
 def seeds(request: pytest.FixtureRequest) -> Seeds:
     """What random tests begin from."""
     return Seeds(int(request.config.getoption("--seed")))
+
+
+def some_and_slow(places: range, default: int) -> list[Any]:
+    """Places as parameters of a test: those below ``default`` in every run, the others in slow
+    ones."""
+    return [
+        place if place < default else pytest.param(place, marks=pytest.mark.slow)
+        for place in places
+    ]
 
 
 def add_seed_option(parser: pytest.Parser) -> None:

@@ -23,6 +23,7 @@ from headrace.state.arrangement import StateFile
 from headrace.state.committed import Intent
 from headrace.state.publication import Publication
 from tests.engine.checkpoint.test_checkpoint import put
+from tests.support.seeds import Seeds
 
 EPOCHS = 3
 #: The files that each epoch stages, by query.
@@ -143,12 +144,16 @@ def test_storage_that_lives(tmp_path: Path) -> None:
     check(tmp_path)
 
 
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "after"), [(Dying, False), (Dying, True), (DyingStore, True)])
-def test_storage_that_dies_once(tmp_path: Path, kind: type[Dying], after: bool) -> None:
-    """At each operation of a whole life, recovery from an epoch that was cut off among them."""
-    at = 0
+def test_storage_that_dies_once(
+    tmp_path: Path, kind: type[Dying], after: bool, step: int, seeds: Seeds
+) -> None:
+    """At each operation of a whole life, recovery from an epoch that was cut off among them; at a
+    part of them, others every day, in the default run."""
+    at = seeds.base % step - step + 1
     while True:
-        at += 1
+        at += step
         folder = tmp_path / str(at)
         try:
             lead(folder, kind(at, after))

@@ -460,7 +460,7 @@ class Player:
 
 #: A life that is cut short in the middle of its sixth epoch. Nobody leaves just before it: that
 #: somebody has left is written down with the next epoch.
-CUT_SHORT = make_plot(2, 60, {2: (10, 10), 3: (10, 10), 5: (0, 8), 7: (10, 10)}, epochs=10)
+CUT_SHORT = make_plot(2, 40, {2: (6, 6), 3: (6, 6), 5: (0, 4), 7: (6, 6)}, epochs=9)
 CUT_AT = 6
 
 

@@ -1,7 +1,8 @@
-"""Chaos in short, with what befalls the process written out; and the long form, by chance."""
+"""Chaos, with what befalls the process written out: in short, and longer; and by chance."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,9 @@ from tests.engine.crashes.test_crash import Host, host
 from tests.support.compare import assert_same_rows
 
 __all__ = ["host"]
-SHORT = (
+#: What waits for a function is handed over when it is mended, and then the process dies.
+SHORT = (Life(refuses="printed", mends=True, place="deliver.after:1", intruder=True),)
+LONGER = (
     # One query fails at once, another when its first window closes.
     Life(epochs=8, refuses="printed"),
     # What waits for the function is handed over when it is mended; the process dies meanwhile.
@@ -24,12 +27,17 @@ SHORT = (
 
 
 @pytest.mark.crash
-def test_killed_while_much_is_broken(tmp_path: Path, host: Host) -> None:
-    tallies = run(tmp_path / "chaos", 7, SHORT, environment=host.environment, zeros=(1, 0))
-    assert tallies.kills == len(SHORT)
+@pytest.mark.parametrize(
+    ("lives", "sink_failures"), [(SHORT, 1), pytest.param(LONGER, 2, marks=pytest.mark.slow)]
+)
+def test_killed_while_much_is_broken(
+    lives: Sequence[Life], sink_failures: int, tmp_path: Path, host: Host
+) -> None:
+    tallies = run(tmp_path / "chaos", 7, lives, environment=host.environment, zeros=(1, 0))
+    assert tallies.kills == len(lives)
     assert tallies.places_missed == 0
     assert tallies.refused == 1
-    assert tallies.sink_failures == 2
+    assert tallies.sink_failures == sink_failures
     assert tallies.failed_queries == 2
     assert tallies.rows > 200
 

@@ -1,6 +1,6 @@
 """Two hundred queries run merged while a hundred leave and a hundred come; also with a SIGKILL.
 
-The default run has a part of them: sixty, of which thirty leave and thirty come.
+The default run has a part of them: forty, of which twenty leave and twenty come.
 
 Every query's output, epoch by epoch, is what the oracle gives to it alone over what it was entitled
 to: everything to those that were there from the start, and to those that joined late what is whole
@@ -44,11 +44,14 @@ from tests.support.script import read_epoch
 from tests.support.tally import Tally
 
 Rows = list[tuple[Any, ...]]
+#: How many queries run, and into how many jobs they fit.
+SIZES = [(40, 30), (60, 30), (200, 40)]
 MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 @pytest.mark.parametrize(
-    ("queries", "most_jobs"), [(60, 30), pytest.param(200, 40, marks=pytest.mark.slow)]
+    ("queries", "most_jobs"),
+    [(n, most) if n < 60 else pytest.param(n, most, marks=pytest.mark.slow) for n, most in SIZES],
 )
 def test_many_queries_while_half_of_them_leave_and_as_many_come(
     queries: int, most_jobs: int, spark: SparkSession, tmp_path: Path, tally: Tally

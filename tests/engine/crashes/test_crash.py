@@ -7,6 +7,7 @@ output holds just the rows that the oracle gives it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -29,6 +30,7 @@ from tests.engine.crashes.crash_child import ASLEEP, QUERIES, STREAMS, TOTALS, T
 from tests.support.compare import arrow_rows, assert_same_rows
 from tests.support.oracle import run_epochs
 from tests.support.script import Stream, at, read_epoch, span
+from tests.support.seeds import Seeds
 
 pytestmark = pytest.mark.crash
 
@@ -52,7 +54,7 @@ BEFORE = [
     "commit.before:1",
     "flush.after:1",
 ]
-#: One of each kind, for the default run; as many as there are places after the commit.
+#: One of each kind; the default run takes a part of them, others every day.
 SOME_BEFORE = [
     "intent.before:1",
     "intent.after:1",
@@ -115,17 +117,17 @@ def test_every_epoch_has_something_to_lose() -> None:
         assert all(expected[name][1:]), name
 
 
-@pytest.mark.parametrize(
-    "places", [SOME_BEFORE, pytest.param(BEFORE, marks=pytest.mark.slow)], ids=["some", "all"]
-)
-def test_killed_again_and_again(places: list[str], tmp_path: Path, host: Host) -> None:
+@pytest.mark.parametrize("share", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_again_and_again(share: int, seeds: Seeds, tmp_path: Path, host: Host) -> None:
     """Each epoch is begun by a process that dies before its commit, at another place each time,
     and done again by one that dies after it."""
+    places = BEFORE if share == 1 else seeds.every(share, SOME_BEFORE)
+    places_after = itertools.cycle(seeds.every(share, AFTER))
     write_streams(tmp_path, len(places) + 2)
     for number, before in enumerate(places):
         kill(tmp_path, before, host.environment)
         assert last_commit(tmp_path) == number, before
-        after, noted = AFTER[number % len(AFTER)]
+        after, noted = next(places_after)
         kill(tmp_path, after, host.environment)
         assert last_commit(tmp_path) == number + 1, after
         if noted is not None:

@@ -21,12 +21,13 @@ from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source, Table
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
 from headrace.planner.live_query import LiveQuery
+from headrace.settings import read_settings
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
 from tests.support.engine import run_engine, task_executor, tiny_executor
+from tests.support.in_process import in_process_session
 from tests.support.oracle import run_epochs
-from tests.support.script import AddData, Advance, CheckAnswer, Run, StartQuery, StopQuery, play
-from tests.support.stage import Stream, span
+from tests.support.stepped_engine import Circumstances, Member, Streams, run_members
 from tests.support.streams import Row
 
 BEGIN = datetime.datetime(2024, 3, 1, tzinfo=datetime.UTC)
@@ -197,7 +198,6 @@ def test_groups_in_a_join_by_keys_live_for_ever(executor: Executor, tmp_path: Pa
 
 # --- Queries that come and go ---------------------------------------------------------------------
 
-STREAMS = [Stream(name, "k bigint, v bigint, ts timestamp") for name in "abd"]
 TRIPLES = (
     "SELECT window, {} FROM ("
     "  SELECT p.k, p.at AS ts, p.av, d.v AS dv FROM ("
@@ -208,42 +208,38 @@ TRIPLES = (
 )
 
 
-def test_who_leaves_takes_no_state_of_a_late_joiner_along(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_who_leaves_takes_no_state_of_a_late_joiner_along(tmp_path: Path) -> None:
     """Both aggregate the same joined rows. The rows of the inner join are stored, and those from
     before the first query leaves are part of what the second puts out after that."""
 
-    def batch(*values: tuple[int, int, float]) -> list[AddData]:
-        return [AddData(name, *values) for name in "abd"]
+    def of_all(*values: tuple[int, int, float]) -> dict[str, list[Row]]:
+        return {name: rows(*values) for name in "abd"}
 
-    play(
-        spark,
-        tmp_path,
-        STREAMS,
-        StartQuery("first", TRIPLES.format("MAX(av) AS n"), format="results"),
-        *batch((1, 1, 90)),
-        Run(),
-        Advance(),
-        StartQuery("late", TRIPLES.format("SUM(av) AS s"), format="results"),
-        *batch((1, 2, 140)),
-        Advance(),
-        AddData("a", (1, 3, 141)),
-        AddData("b", (1, 3, 141)),
-        AddData("d", (1, 3, 140.5)),
-        Advance(),
-        StopQuery("first"),
+    epochs = [
+        of_all((1, 1, 90)),
+        of_all((1, 2, 140)),
+        {"a": rows((1, 3, 141)), "b": rows((1, 3, 141)), "d": rows((1, 3, 140.5))},
         # The pairs of a and b at 140 and 141 are met by a row of d that comes only now.
-        AddData("d", (1, 4, 149)),
-        Advance(),
-        *batch((1, 5, 300)),
-        Advance(),
-        *batch((1, 6, 400)),
-        Advance(),
-        # Pairs (a, b) of 140..149 that d meets within 20 s: a=140: b=140, d in {140, 140.5, 149};
-        # a=141: b in {140, 141}, d in {149}. So 3 * 2 + 2 * 3 = 12; and 300 with itself: 5.
-        CheckAnswer("late", (span(140, 150), 12), (span(300, 310), 5)),
-    )
+        {"d": rows((1, 4, 149))},
+        of_all((1, 5, 300)),
+        of_all((1, 6, 400)),
+    ]
+    members = [
+        Member("first", TRIPLES.format("MAX(av) AS n"), leaves_after=3),
+        Member("late", TRIPLES.format("SUM(av) AS s"), joins_after=1),
+    ]
+    around = Circumstances((read_settings({"spark.headrace.executor": "buckets"}),))
+    streams = Streams(catalog(), epochs)
+    out = run_members(in_process_session(), members, streams, tmp_path, around)
+
+    def window(begin: int) -> dict[str, datetime.datetime]:
+        first, length = datetime.timedelta(seconds=begin), datetime.timedelta(seconds=10)
+        return {"start": BEGIN + first, "end": BEGIN + first + length}
+
+    answer = [row for epoch in out["late"].values() for row in epoch]
+    # Pairs (a, b) of 140..149 that d meets within 20 s: a=140: b=140, d in {140, 140.5, 149};
+    # a=141: b in {140, 141}, d in {149}. So 3 * 2 + 2 * 3 = 12; and 300 with itself: 5.
+    assert_same_rows(answer, [(window(140), 12), (window(300), 5)])
 
 
 def compiled(queries: Sequence[tuple[str, int | None]]) -> PhysicalPlan:

@@ -18,10 +18,11 @@ from headrace.state.store_names import StoreKind
 from tests.support.beside_others import Stage
 from tests.support.in_process import in_process_session
 from tests.support.query_sets import random_set
+from tests.support.seeds import some_and_slow
 from tests.support.stepped_engine import Circumstances, run_members
 from tests.support.tally import Tally
 
-SETS, PER_TEST = 16, 8
+SETS, MORE_SETS, PER_TEST = 8, 8, 8
 #: How the names of stores begin that are no query's own.
 STORES = tuple(f"{kind}-" for kind in StoreKind if not kind.is_of_a_query)
 
@@ -81,7 +82,7 @@ def stage() -> Stage:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("first", range(0, SETS, PER_TEST))
+@pytest.mark.parametrize("first", some_and_slow(range(0, SETS + MORE_SETS, PER_TEST), SETS))
 def test_what_is_told_is_what_runs(first: int, stage: Stage, tally: Tally, tmp_path: Path) -> None:
     looker = Looker()
     for seed in range(first, first + PER_TEST):

@@ -26,11 +26,11 @@ from pyspark.sql import SparkSession
 from tests.support.beside_others import Stage, judge, shrunk
 from tests.support.in_process import in_process_session
 from tests.support.query_sets import random_set
-from tests.support.seeds import Seeds
+from tests.support.seeds import Seeds, some_and_slow
 from tests.support.tally import Tally
 
-SETS, PER_TEST = 32, 4
-SPARK_SETS = 3
+SETS, MORE_SETS, PER_TEST = 16, 16, 4
+SPARK_SETS = 2
 #: Seconds in which a failure is made smaller.
 SHRINKING = 20.0
 
@@ -65,15 +65,12 @@ def check(chosen: Iterable[int], stage: Stage, tally: Tally, spark: bool = False
         pytest.fail("\n".join(lines), pytrace=False)
 
 
-@pytest.mark.parametrize("first", range(0, SETS, PER_TEST))
+@pytest.mark.parametrize("first", some_and_slow(range(0, SETS + MORE_SETS, PER_TEST), SETS))
 def test_sets_of_queries(first: int, seeds: Seeds, in_process: Stage, tally: Tally) -> None:
     check(seeds.some(first, PER_TEST), in_process, tally)
 
 
-@pytest.mark.parametrize(
-    "first",
-    [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(SPARK_SETS, 48, SPARK_SETS))],
-)
+@pytest.mark.parametrize("first", some_and_slow(range(0, 48, SPARK_SETS), SPARK_SETS))
 def test_sets_of_queries_on_spark(first: int, seeds: Seeds, on_spark: Stage, tally: Tally) -> None:
     check(seeds.some(first, SPARK_SETS), on_spark, tally, spark=True)
 

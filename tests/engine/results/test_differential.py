@@ -37,14 +37,14 @@ from tests.support.engine import (
 )
 from tests.support.in_tasks import fitting
 from tests.support.queries import WEIGHTS, Case, productive, random_case, random_query
-from tests.support.seeds import Seeds
+from tests.support.seeds import Seeds, some_and_slow
 from tests.support.streams import dense_habits, random_epochs, with_idle_streams
 from tests.support.tally import Tally
 
 QUERIES = 5
 #: Groups of tasks, and those on Spark: first those of the default run.
-TASK_GROUPS, PER_TEST = 24, 6
-SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 3, 57, 3
+TASK_GROUPS, MORE_TASK_GROUPS, PER_TEST = 12, 12, 6
+SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 2, 58, 2
 EPOCHS = 3
 #: Forms that need luck to put out rows come more often than in the generator's own weights.
 MIX = {**WEIGHTS, "session_join": 2, "three_way_join": 2, "join_window": 3}
@@ -157,18 +157,16 @@ def check_some(
         tally.include(check(seed, executors, folder / f"group{seed}", of))
 
 
-@pytest.mark.parametrize("first", range(0, TASK_GROUPS, PER_TEST))
+@pytest.mark.parametrize(
+    "first", some_and_slow(range(0, TASK_GROUPS + MORE_TASK_GROUPS, PER_TEST), TASK_GROUPS)
+)
 def test_random_queries_of_tasks(first: int, seeds: Seeds, tmp_path: Path, tally: Tally) -> None:
     some = seeds.some(first, PER_TEST)
     check_some(some, pair_of_tasks(), tmp_path, group_of_tasks, tally)
 
 
 @pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(n, marks=[] if n < SPARK_GROUPS else pytest.mark.slow)
-        for n in range(0, SPARK_GROUPS + MORE_SPARK_GROUPS, PER_SPARK_TEST)
-    ],
+    "first", some_and_slow(range(0, SPARK_GROUPS + MORE_SPARK_GROUPS, PER_SPARK_TEST), SPARK_GROUPS)
 )
 def test_random_queries(
     first: int, seeds: Seeds, on_spark: Pair, tmp_path: Path, tally: Tally

@@ -39,15 +39,15 @@ from tests.support.in_process import in_process_session
 from tests.support.in_tasks import fitting
 from tests.support.oracle import run_epochs
 from tests.support.queries import Case, productive, random_case, random_query
-from tests.support.seeds import Seeds
+from tests.support.seeds import Seeds, some_and_slow
 from tests.support.streams import dense_habits, random_epochs
 from tests.support.tally import Tally
 
 #: So many queries in a group, which has several plans of each.
 TOGETHER = 4
 #: Groups of tasks, and those on Spark: first those of the default run.
-TASK_GROUPS, PER_TEST = 8, 4
-SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 2, 48, 2
+TASK_GROUPS, MORE_TASK_GROUPS, PER_TEST = 4, 4, 4
+SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 1, 49, 1
 #: Every so many-th group is cut into parts, and one on Spark goes on with its operators after the
 #: restart; the others stay whole and with tasks, which is much faster with so many small queries.
 CHANGES_EXECUTOR = 4
@@ -163,7 +163,9 @@ def executor() -> Executor:
     return task_executor()
 
 
-@pytest.mark.parametrize("first", range(0, TASK_GROUPS, PER_TEST))
+@pytest.mark.parametrize(
+    "first", some_and_slow(range(0, TASK_GROUPS + MORE_TASK_GROUPS, PER_TEST), TASK_GROUPS)
+)
 def test_all_plans_agree_in_tasks(first: int, seeds: Seeds, tmp_path: Path, tally: Tally) -> None:
     for seed in seeds.some(first, PER_TEST):
         found = check(seed, executors_of_tasks(), tmp_path / f"group{seed}", fits=True)
@@ -171,11 +173,7 @@ def test_all_plans_agree_in_tasks(first: int, seeds: Seeds, tmp_path: Path, tall
 
 
 @pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(n, marks=[] if n < SPARK_GROUPS else pytest.mark.slow)
-        for n in range(0, SPARK_GROUPS + MORE_SPARK_GROUPS, PER_SPARK_TEST)
-    ],
+    "first", some_and_slow(range(0, SPARK_GROUPS + MORE_SPARK_GROUPS, PER_SPARK_TEST), SPARK_GROUPS)
 )
 def test_all_plans_agree(
     first: int, seeds: Seeds, on_spark: Executors, tmp_path: Path, tally: Tally

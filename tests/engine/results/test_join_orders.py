@@ -25,7 +25,7 @@ from tests.support.compare import assert_same_rows
 from tests.support.engine import run_engine, task_executor, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.oracle_batch import run_batch
-from tests.support.seeds import Seeds
+from tests.support.seeds import Seeds, some_and_slow
 from tests.support.streams import (
     Epochs,
     Habits,
@@ -225,18 +225,14 @@ def crowded_habits(chance: random.Random, step: int, rows: int) -> Habits:
     return replace(dense_habits(chance, step), rows=rows, keys=2, null_value=0.05, late=0.1)
 
 
-@pytest.mark.parametrize(
-    "place", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 8))]
-)
+@pytest.mark.parametrize("place", some_and_slow(range(8), 3))
 def test_random_joins(
     place: int, seeds: Seeds, executor: Executor, tmp_path: Path, tally: Tally
 ) -> None:
     tally.add(check_joins(seeds.one(place), executor, tmp_path))
 
 
-@pytest.mark.parametrize(
-    "place", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 18))]
-)
+@pytest.mark.parametrize("place", some_and_slow(range(18), 1))
 def test_random_joins_on_spark(
     place: int, seeds: Seeds, on_spark: Executor, tmp_path: Path, tally: Tally
 ) -> None:
