@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
@@ -152,8 +153,7 @@ class _Steps:
         self._settings = settings
         self._between_epochs = between_epochs
         self._on_report = on_report
-        self.streams = dict(streams)
-        self.stream_errors: dict[str, HeadraceError] = {}
+        self.streams = SimpleNamespace(registered=dict(streams), errors={})
         self.error: HeadraceError | None = None
         self.active = False
 

@@ -409,7 +409,8 @@ class Engine:
                     self._took_part.add(name)
                     entry.state.begin()
                     assert self._coordinator is not None
-                    self._coordinator.streams |= {s: self.streams[s] for s in entry.sink.streams()}
+                    needed = {s: self.streams[s] for s in entry.sink.streams()}
+                    self._coordinator.streams.registered |= needed
             runner.use(queries)
             return True
 
@@ -430,7 +431,7 @@ class Engine:
     def _notice_stream_errors(self) -> None:
         assert self._coordinator is not None
         assert self._reporting is not None
-        self._reporting.on_stream_errors(self._coordinator.stream_errors)
+        self._reporting.on_stream_errors(self._coordinator.streams.errors)
 
     def _entry(self, name: str) -> Entry:
         return self._entries[folded(name)]
