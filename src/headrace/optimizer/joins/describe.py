@@ -11,7 +11,7 @@ from headrace.cost.cost import Cost, unknown_cost
 from headrace.cost.join_sizes import JoinSizes, mask_of
 from headrace.cost.window_joins import JoinLoad
 from headrace.names import folded
-from headrace.optimizer.joins.properties import Level, classify
+from headrace.optimizer.joins.properties import Level, cases, classify
 from headrace.optimizer.joins.search import (
     MOST_LISTED,
     JoinOrder,
@@ -49,6 +49,8 @@ class DescribedJoin:
     join: Join
     graph: JoinGraph
     level: Level | None
+    #: Cases of the paper's Table 2 that say so.
+    cases: tuple[str, ...]
     chosen: JoinOrder
     orders: tuple[JoinOrder, ...]
     refused: tuple[tuple[Order, str], ...]
@@ -80,7 +82,12 @@ class DescribedJoin:
         if self.level is None:
             return "equal keys alone, any order that follows them"
         further = "" if self.level is Level.FULL else ", and in any order by containment"
-        return f"{self.level.value}{further}"
+        return f"{self.level.value}{self._by_cases()}{further}"
+
+    def _by_cases(self) -> str:
+        if not self.cases:
+            return ""
+        return f", by case{'s' * (len(self.cases) > 1)} {' and '.join(self.cases)}"
 
     def _steps(self) -> Iterator[str]:
         yield f"order {self.name(self.chosen)}, {_cost_in_words(self.chosen)}"
@@ -218,10 +225,18 @@ def _described(
     moves = reorder and not runs_as_written(graph)
     wanted = join.order or (running.get(identity) if moves else graph.written)
     chosen = orders[0] if wanted is None else _find(graph, wanted, orders, load)
-    level = classify([edge.time for edge in graph.times]) if graph.timed else None
+    times = [edge.time for edge in graph.times]
+    level = classify(times) if graph.timed else None
     sizes = None if load is None else join_cost(graph, load).sizes
     return DescribedJoin(
-        join, graph, level, chosen, tuple(orders), tuple(_refused(graph, disabled)), sizes
+        join,
+        graph,
+        level,
+        cases(times) if graph.timed else (),
+        chosen,
+        tuple(orders),
+        tuple(_refused(graph, disabled)),
+        sizes,
     )
 
 

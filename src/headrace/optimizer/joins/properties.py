@@ -14,10 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import combinations
 
 from headrace.errors import PlanError
 from headrace.optimizer.joins import boundary_swap, largest_window, time_propagation
 from headrace.plan.nodes import IntervalBound, JoinTime, SameSession, SameWindow
+
+#: What the table does not speak of.
+_NO_CASE = "none"
 
 
 class HandedOn(Enum):
@@ -87,7 +91,9 @@ def associativity(first: JoinTime, second: JoinTime, handed: HandedOn) -> Verdic
     if handed is HandedOn.WINDOW_END and not (
         isinstance(first, SameWindow) and isinstance(second, SameWindow)
     ):
-        return Verdict("-", Validity.FAILS, "an interval join has no window whose end it hands on")
+        return Verdict(
+            _NO_CASE, Validity.FAILS, "an interval join has no window whose end it hands on"
+        )
     match first, second:
         case SameWindow(window=one), SameWindow(window=other):
             overlapping = one.overlap > 1 or other.overlap > 1
@@ -103,7 +109,7 @@ def associativity(first: JoinTime, second: JoinTime, handed: HandedOn) -> Verdic
                 return Verdict("A7", Validity.ACQUIRED, verdict.reason, boundary_swap.NAME)
             return verdict
         case _:
-            return _conditional("mixed", handed)
+            return _conditional(_NO_CASE, handed)
 
 
 def _conditional(case: str, handed: HandedOn) -> Verdict:
@@ -148,3 +154,20 @@ def classify(times: Sequence[JoinTime], handed: HandedOn = HandedOn.LEFT) -> Lev
     if only_windows and largest_window.is_nesting(windows):
         return Level.FULL
     return Level.CONDITIONAL
+
+
+def cases(times: Sequence[JoinTime], handed: HandedOn = HandedOn.LEFT) -> tuple[str, ...]:
+    """The cases of the table that the joins of a query are; those of one join say how it commutes.
+
+    Windows beside intervals have no case.
+
+    >>> from headrace.plan.windows import Hopping
+    >>> hour, day = (SameWindow(Hopping(n, n)) for n in (3_600_000, 86_400_000))
+    >>> cases([hour]), cases([hour, day, day])
+    (('C1',), ('A2', 'A4'))
+    """
+    if len(times) == 1:
+        return (commutativity(times[0]).case,)
+    pairs = combinations(times, 2)
+    among = {associativity(one, other, handed).case for one, other in pairs}
+    return tuple(sorted(among - {_NO_CASE}))
