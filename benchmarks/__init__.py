@@ -4,8 +4,9 @@ They are not part of the package: who installs Headrace has no use for them. How
 timed and their results compared is, since ``headrace demo`` does the same; read
 ``headrace.native.compare`` and ``headrace.contestants`` first. Then come ``harness`` (what
 all benches are given, and what they report), ``engine`` (throughput, latency, executors, memory),
-and a room for each of the papers: ``windows``, ``joins``, ``early_aggregation``, ``probing`` and
-``merging``. A bench is a file of its name with one ``run`` function.
+a room for each of the papers (``windows``, ``joins``, ``early_aggregation``, ``probing`` and
+``merging``), and ``choices``, which judges what is decided of four of them. A bench is a file of
+its name with one ``run`` function.
 """
 
 from __future__ import annotations
@@ -72,6 +73,11 @@ BENCHES: dict[str, Bench] = {
             "merging",
             "benchmarks.merging.merging",
             "queries merged by meaning: what they share, and what that saves",
+        ),
+        Bench(
+            "choices",
+            "benchmarks.choices.choices",
+            "the plan that is chosen, against the best of all that there are",
         ),
         Bench("executors", "benchmarks.engine.executors", "Spark's operators, and DuckDB in tasks"),
         Bench("soak", "benchmarks.engine.soak", "memory over minutes of a live stream"),
