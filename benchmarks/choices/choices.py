@@ -10,10 +10,6 @@ Generated workloads of four kinds of decisions, every plan forced and measured:
 Their work (rows read, looked up, joined and stored, each at the price that the planner has for it)
 is counted in this process and without Spark, and is the same on every run. Beside it stand the rows
 of all of DuckDB's operators, which know nothing of the planner's prices, and processor time.
-
-- *timed*: some of these workloads on Spark, by the clock.
-
-Paper: Window Join Reordering, Section 7.3.1.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ class Size:
     every: int
 
 
-SIZES = {"tiny": Size(3, 24), "small": Size(4, 6), "full": Size(5, 1)}
+SIZES = {"tiny": Size(3, 24), "small": Size(4, 6), "full": Size(4, 1)}
 
 
 @dataclass

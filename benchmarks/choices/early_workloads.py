@@ -19,7 +19,7 @@ GROUPS, VALUES = (1, 20, 400, 10_000), (20, 300, 3_000)
 WINDOWS = ("10 seconds", "30 seconds", "1 minutes")
 TRAITS = ("few groups", "many groups", "any", "skew", "groups that become many", "burst")
 #: The most pairs that joining row by row may make in an epoch.
-MOST_PAIRS = 3_000_000
+MOST_PAIRS = 300_000
 
 
 def early_workloads(length: int) -> Iterator[Workload]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -26,6 +27,8 @@ from headrace.stats.load import Load
 
 #: Of the layouts that cost least by the model with the true load, and of all others.
 MOST_LAYOUTS = 6
+#: A layout that is forced is not held to what it promises.
+NOT_HELD = PlannerPolicy(window_cost_model=CostModel.PAPER)
 #: Groupings of a statement that computes results, before any tree: merging, and reading all rows.
 _LEVELS = 2
 
@@ -48,7 +51,7 @@ class LayoutProblem(Problem):
         for one in wanted.values():
             name = ", ".join(pane.name for pane in one.layout.panes)
             for closing in ("auto", "flat") if len(one.layout.panes) == 1 else ("auto",):
-                policy = PlannerPolicy(window_closing=closing)
+                policy = replace(NOT_HELD, window_closing=closing)
                 yield Forced(f"{name}, {closing}", self.plan, policy, partial(_only, one))
 
     @property
@@ -66,7 +69,7 @@ class LayoutProblem(Problem):
     def blind(self) -> Forced:
         """The layout that is chosen while no load is known, and kept."""
         first = layouts(windows_of([self.node]), None)[0]
-        return Forced("without statistics", self.plan, PlannerPolicy(), partial(_only, first))
+        return Forced("without statistics", self.plan, NOT_HELD, partial(_only, first))
 
     @contextmanager
     def watching(self, measured: Measured) -> Iterator[None]:

@@ -23,7 +23,6 @@ from headrace.engine.execution.executor import Executor
 from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks.noop import NoopSink
 from headrace.plan.nodes import Node, OutputMode, Sink, Source
-from headrace.planner.cadence import is_due
 from headrace.planner.live_query import LiveQuery
 from headrace.planner.merging import begin_merging
 from headrace.planner.policy import PlannerPolicy
@@ -57,8 +56,7 @@ class Stepped:
             raise error
         self.rows_out += sum(report.rows_out.values())
         self.runner.tidy(8)
-        if is_due(self.epochs):
-            self.runner.replan()
+        self.runner.replan_at_times()
         self.changes += self.runner.plan.take_changes()
         return report
 
