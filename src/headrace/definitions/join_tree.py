@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from headrace.cost.window_joins import time_span
-from headrace.definitions.definition import Sql, all_of, column, held, select
+from headrace.definitions.definition import Sql, all_of, column, held, named, select, sql_of
 from headrace.definitions.join_conditions import buckets, with_bucket
 from headrace.definitions.join_shape import JoinShape, key_condition
 from headrace.optimizer.joins.boundary_swap import swapped
@@ -44,8 +44,8 @@ def join_in_order(
 ) -> exp.Select:
     """All inputs joined. ``size`` estimates the rows of a set of inputs, on any scale.
 
-    With a ``label`` the buckets of time are named by it and by the inputs that a step joins, so
-    that who runs the definition can tell how many rows came out of each step that has some.
+    With a ``label`` the buckets of time, or keys where there are none, are named by it and by the
+    inputs that a step joins, so that who runs the definition can tell how many rows came out of it.
     """
 
     def part(of: Order) -> Part:
@@ -71,12 +71,27 @@ def _joined(shape: JoinShape, left: Part, right: Part, label: str) -> Part:
         if position not in before and condition.columns <= both and not condition.raises
     ]
     on = [shape.conditions[position].sql.copy() for position in now]
+    ours_query, theirs_query, bucket = _bucketed(shape, left, right, label)
+    named_key = bool(label) and bucket is None
     for members in shape.graph.key_classes:
         ours = next((key for index, key in members if index in left.inputs), None)
         theirs = next((key for index, key in members if index in right.inputs), None)
-        if ours is not None and theirs is not None:
-            on.insert(0, key_condition(ours, theirs))
-    ours_query, theirs_query, bucket = _bucketed(shape, left, right, label)
+        if ours is None or theirs is None:
+            continue
+        if named_key:
+            # A join without a bucket is told by the name of a key.
+            named_key, name = False, _step_name(left, right, label)
+            ours_query = select(ours_query, None).select(
+                named(sql_of(ours), f"{_LEFT}{name}"), copy=False
+            )
+            theirs_query = select(theirs_query, None).select(
+                named(sql_of(theirs), f"{_RIGHT}{name}"), copy=False
+            )
+            on.insert(
+                0, exp.EQ(this=column(f"{_LEFT}{name}"), expression=column(f"{_RIGHT}{name}"))
+            )
+            continue
+        on.insert(0, key_condition(ours, theirs))
     if bucket is not None:
         on.insert(0, bucket)
     joined = (
@@ -92,6 +107,11 @@ def _joined(shape: JoinShape, left: Part, right: Part, label: str) -> Part:
     return Part(joined, left.inputs | right.inputs, both, before.union(now))
 
 
+def _step_name(left: Part, right: Part, label: str) -> str:
+    name = "_".join(map(str, sorted(left.inputs | right.inputs)))
+    return f"{label}_{name}" if label else name
+
+
 def _bucketed(
     shape: JoinShape, left: Part, right: Part, label: str
 ) -> tuple[exp.Select, exp.Select, Sql | None]:
@@ -100,8 +120,7 @@ def _bucketed(
         time_buckets = buckets(time, time.left.name, time.right.name, reach_of(time))
         if time_buckets is None:
             continue
-        name = "_".join(map(str, sorted(left.inputs | right.inputs)))
-        name = f"{label}_{name}" if label else name
+        name = _step_name(left, right, label)
         ours, theirs = f"{_LEFT}{name}", f"{_RIGHT}{name}"
         return (
             with_bucket(select(left.query, None), time_buckets.present, ours, time_buckets.repeats),

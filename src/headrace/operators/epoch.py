@@ -16,12 +16,13 @@ from headrace.operators.write import Inner, RowFilter, Write, Writing
 from headrace.plan.types import Schema
 from headrace.planner.choices import Choices
 from headrace.planner.joined_rows import JoinRun
+from headrace.planner.joined_sets import SetJoinRun
 from headrace.planner.probe_order import ProbeOrders
 from headrace.planner.statistics import RuntimeStatistics
 from headrace.state.arrangement import StateFile
 from headrace.state.clocks import Clocks
 from headrace.state.committed import Committed
-from headrace.stats.load import Load, SeenPanes, load_of_panes
+from headrace.stats.load import Load, SeenPanes, SetWork, load_of_panes
 
 
 class EpochServices(Protocol):
@@ -94,6 +95,9 @@ class Epoch:
     probed: dict[int, Probed] = field(default_factory=dict)
     #: Passes of delta joins that were asked for.
     joins: list[JoinRun] = field(default_factory=list)
+    #: Joins of aggregation sets that were asked for, and what was done to sets.
+    set_joins: list[SetJoinRun] = field(default_factory=list)
+    set_work: dict[str, SetWork] = field(default_factory=dict)
     #: New rows that were computed once for several readers, by operator; None is no rows.
     shared_rows: dict[int, Definition | None] = field(default_factory=dict)
     #: Operators of which that was tried, whether it went well or not.

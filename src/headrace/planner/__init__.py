@@ -8,8 +8,8 @@ Read ``names``, ``policy`` (what the user asks), ``statistics`` (what was learnt
 was chosen last) and ``cadence`` (how often it is looked at); ``live_query``, ``late_joiners`` and
 ``warm_up`` (who takes part, and from when); ``regret`` (plans that did not keep their promise);
 then the decisions: ``merging``; ``pane_layout`` with ``grouping`` and ``stored_panes``;
-``filter_sharing``; ``early_aggregation``; ``join_order`` with ``joined_rows``; ``probe_order``;
-``shared_rows``.
+``filter_sharing``; ``early_aggregation`` with ``joined_sets``; ``join_order`` with ``joined_rows``;
+``probe_order``; ``shared_rows``.
 ``decision`` is what they have in common, ``explaining`` iterates them for people, and
 ``calibration`` knows what this machine takes for what.
 """
@@ -70,7 +70,7 @@ DECISIONS: tuple[Decision, ...] = (
         names.EARLY_AGGREGATION,
         "which inputs of a join are aggregated before it",
         When.EVERY_EPOCH,
-        ("sets", "keys", "table_rows", "moving"),
+        ("sets", "keys", "table_rows", "moving", "set_matches", "skews", "regrets"),
         ("early.costModel", "replan.leastGain"),
         early_aggregation.choose_early_inputs,
         "Early aggregation",

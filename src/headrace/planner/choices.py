@@ -15,7 +15,19 @@ from headrace.plan.nodes import Order
 from headrace.stats.load import Load
 
 if TYPE_CHECKING:
+    from headrace.planner.early_aggregation import EarlyChoice, SetLoads
     from headrace.planner.probe_order import ProbeOrders
+
+
+@dataclass(frozen=True)
+class EarlyInputs:
+    """The inputs that were aggregated early in an epoch, by whose choice and why: what was known of
+    the sets then, if anything was."""
+
+    epoch: int
+    inputs: frozenset[int]
+    choice: EarlyChoice | None = None
+    loads: SetLoads | None = None
 
 
 @dataclass
@@ -32,8 +44,8 @@ class Choices:
     surprised: set[str] = field(default_factory=set)
     #: Multi-way joins with their probe orders.
     probes: dict[str, ProbeOrders] = field(default_factory=dict)
-    #: The inputs that were aggregated early last, and in which epoch.
-    early: dict[str, tuple[int, frozenset[int]]] = field(default_factory=dict)
+    #: The inputs that were aggregated early last.
+    early: dict[str, EarlyInputs] = field(default_factory=dict)
     #: The loads of groupings when their layouts of panes were looked at last.
     laid_out_for: dict[str, Load] = field(default_factory=dict)
     #: Changes of plan since they were last asked for, for people.

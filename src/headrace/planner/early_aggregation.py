@@ -40,10 +40,11 @@ from headrace.optimizer.joins.search import join_cost
 from headrace.plan.join_graph import pairs_of
 from headrace.plan.json import plan_hash
 from headrace.plan.windows import Trailing
-from headrace.planner.choices import Choices
+from headrace.planner.choices import Choices, EarlyInputs
 from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
 from headrace.planner.names import EARLY_AGGREGATION
 from headrace.planner.policy import PlannerPolicy
+from headrace.planner.regret import NOTHING_REGRETTED, Promise, Regrets, Subject
 from headrace.planner.statistics import RuntimeStatistics
 from headrace.stats.load import Load, different
 
@@ -54,13 +55,16 @@ class SetLoads:
 
     ``table_rows`` are rows and groups of the inputs that are tables, ``window_rows`` those in the
     windows of inputs that have one of their own; ``keys`` how many values each key takes, by input
-    and position of the key's class.
+    and position of the key's class. ``matches`` is how many times the rows came out of the join
+    that keys tell, for choices that ran, and ``skews`` how unequal the groups of inputs are.
     """
 
     sets: Mapping[int, Load]
     table_rows: Mapping[int, tuple[float, float]]
     keys: Mapping[tuple[int, int], float]
     window_rows: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    matches: Mapping[frozenset[int], float] = field(default_factory=dict)
+    skews: Mapping[int, float] = field(default_factory=dict)
 
 
 def plan_costs(
@@ -70,7 +74,7 @@ def plan_costs(
     model: EarlyModel = EarlyModel.ENGINE,
 ) -> dict[frozenset[int], float]:
     """Seconds per millisecond of the streams' time, for each choice of inputs."""
-    costs = _Costs(shape, loads, tuning, model)
+    costs = ChoiceCosts(shape, loads, tuning, model)
     if len(shape.eligible) <= MOST_LISTED:
         return {choice: costs.of(choice) for choice in choices(shape.eligible)}
     found = {choice: costs.of(choice) for choice in (frozenset[int](), shape.eligible)}
@@ -85,7 +89,7 @@ def plan_costs(
 
 
 @dataclass
-class _Costs:
+class ChoiceCosts:
     """Costs of one aggregation join under one load."""
 
     shape: AggregationJoin
@@ -97,9 +101,20 @@ class _Costs:
         if self.model is not EarlyModel.ENGINE:
             nested = self.model is EarlyModel.NESTED_LOOPS
             return published_cost(self._figures(), early, self.tuning, nested) / 1_000
-        flows = [self._flow(index) for index in range(len(self.shape.graph.leaves))]
+        return self.of_flows(early, self.flows)
+
+    @cached_property
+    def flows(self) -> list[InputFlow]:
+        return [self._flow(index) for index in range(len(self.shape.graph.leaves))]
+
+    def of_flows(self, early: frozenset[int], flows: list[InputFlow]) -> float:
+        """With these rows of each input."""
         rates = tuple(flow.joined(index in early) for index, flow in enumerate(flows))
-        return engine_cost(flows, early, self._joined(rates), self.tuning)
+        joined = self._joined(rates) * self._match(early)
+        return engine_cost(flows, early, joined, self.tuning)
+
+    def _match(self, early: frozenset[int]) -> float:
+        return match_of(early, self.loads.matches, self.loads.skews)
 
     def _figures(self) -> SetFigures:
         """Rates, windows, groups and selectivities as the paper's equations take them."""
@@ -184,6 +199,25 @@ class _Costs:
         return join_cost(self.shape.graph, load)
 
 
+def match_of(
+    early: frozenset[int], matches: Mapping[frozenset[int], float], skews: Mapping[int, float]
+) -> float:
+    """How many times the rows come out of a join that numbers of keys tell.
+
+    Of a choice that never ran this is told by others. Rows of which more were aggregated stand
+    for those that would come out otherwise; how many of them is as unequal as their groups, so
+    that a key which has many rows is not overlooked where it is one group. And aggregated rows
+    never find more than the rows that they are made of.
+    """
+    if early in matches:
+        return matches[early]
+    wider = [other for other in matches if other > early]
+    if wider:
+        nearest = min(wider, key=lambda other: (len(other), sorted(other)))
+        return matches[nearest] * prod(skews.get(index, 1.0) for index in nearest - early)
+    return min([1.0, *(matches[other] for other in matches if other < early)])
+
+
 def _members(order: object) -> frozenset[int]:
     if isinstance(order, int):
         return frozenset((order,))
@@ -198,6 +232,8 @@ def choose_early_inputs(
     loads: SetLoads | None,
     policy: PlannerPolicy,
     choices: Choices,
+    regrets: Regrets = NOTHING_REGRETTED,
+    choice: EarlyChoice | None = None,
 ) -> frozenset[int]:
     """The inputs to aggregate early in an epoch.
 
@@ -205,12 +241,13 @@ def choose_early_inputs(
     only way to learn how many groups there are.
     """
     before = choices.early.get(identity)
-    if before is not None and before[0] == epoch:
-        return before[1]
-    chosen = shape.eligible if before is None else before[1]
+    if before is not None and before.epoch == epoch:
+        return before.inputs
+    chosen = shape.eligible if before is None else before.inputs
     if loads is not None:
         costs = plan_costs(shape, loads, policy.early_tuning, policy.early_cost_model)
-        best = min(costs, key=lambda choice: costs[choice])
+        admitted = [c for c in costs if _admits(identity, c, costs, policy, regrets)]
+        best = min(admitted, key=lambda choice: costs[choice])
         if best != chosen and costs[best] <= costs[chosen] * (1 - policy.least_gain):
             saved = 1 - costs[best] / costs[chosen]
             choices.changes.append(
@@ -218,8 +255,40 @@ def choose_early_inputs(
                 f"(was {early_text(shape, chosen)}, expected to save {saved:.0%})"
             )
             chosen = best
-    choices.early[identity] = epoch, chosen
+    choices.early[identity] = EarlyInputs(epoch, chosen, choice, loads)
     return chosen
+
+
+def subject_of(identity: str) -> Subject:
+    return Subject(EARLY_AGGREGATION, identity)
+
+
+def choice_name(early: frozenset[int]) -> str:
+    """A choice as the experience with it is kept.
+
+    >>> choice_name(frozenset({2, 0}))
+    '0 2'
+    """
+    return " ".join(map(str, sorted(early)))
+
+
+def is_guarded(policy: PlannerPolicy) -> bool:
+    """Whether choices are held to what they promise: not those of the published models, which are
+    there for comparison."""
+    return policy.early_cost_model is EarlyModel.ENGINE
+
+
+def _admits(
+    identity: str,
+    early: frozenset[int],
+    costs: Mapping[frozenset[int], float],
+    policy: PlannerPolicy,
+    regrets: Regrets,
+) -> bool:
+    if not early or not is_guarded(policy):
+        return True
+    promise = Promise(costs[early], costs[frozenset()])
+    return regrets.admits(subject_of(identity), choice_name(early), promise)
 
 
 def early_text(shape: AggregationJoin, early: frozenset[int]) -> str:
@@ -272,7 +341,14 @@ class EarlyChoice:
             return self.forced
         loads = self.loads(epoch.statistics, epoch.stored_rows)
         return choose_early_inputs(
-            self.shape, self.identity, epoch.number, loads, self.policy, epoch.choices
+            self.shape,
+            self.identity,
+            epoch.number,
+            loads,
+            self.policy,
+            epoch.choices,
+            epoch.statistics.regrets,
+            self,
         )
 
     def wants(self, index: int, epoch: PlanningEpoch) -> bool:
@@ -283,7 +359,7 @@ class EarlyChoice:
         self, statistics: RuntimeStatistics, stored_rows: Callable[[str], int]
     ) -> SetLoads | None:
         """What is known of the sets, or None while something is missing."""
-        sets, tables, keys, windows = {}, {}, {}, {}
+        sets, tables, keys, windows, skews = {}, {}, {}, {}, {}
         for index, joined_set in enumerate(self.sets):
             is_table = self.shape.is_table(index)
             if is_table:
@@ -298,12 +374,15 @@ class EarlyChoice:
                 held = statistics.moving.get(joined_set.store)
                 if held is not None:
                     windows[index] = held.rows, held.groups
+                skews[index] = statistics.skews.get(joined_set.store, 1.0)
             for position, key in joined_set.joined_by:
                 counted = statistics.keys.get((joined_set.store, key))
                 if counted is None and not is_table:
                     return None
                 keys[index, position] = tables[index][1] if counted is None else counted
-        return SetLoads(sets, tables, keys, windows)
+        seen = statistics.set_matches.get(self.identity, {})
+        matches = {early: one.factor for early, one in seen.items()}
+        return SetLoads(sets, tables, keys, windows, matches, skews)
 
     def described(
         self, statistics: RuntimeStatistics, choices: Choices, stored_rows: Callable[[str], int]
@@ -314,8 +393,8 @@ class EarlyChoice:
         if loads is not None:
             tuning, model = self.policy.early_tuning, self.policy.early_cost_model
             costs = plan_costs(self.shape, loads, tuning, model)
-        _, last = choices.early.get(self.identity, (0, self.shape.eligible))
-        chosen = last if self.forced is None else self.forced
+        last = choices.early.get(self.identity, EarlyInputs(0, self.shape.eligible))
+        chosen = last.inputs if self.forced is None else self.forced
         return DescribedEarly(self.shape, chosen, self.forced is not None, costs)
 
     @property

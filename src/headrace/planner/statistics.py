@@ -55,6 +55,15 @@ class Match:
 
 
 @dataclass(frozen=True)
+class SetMatch:
+    """How many times the rows came out of a join of sets that would if keys were equally likely,
+    and in which epoch."""
+
+    factor: float
+    epoch: int
+
+
+@dataclass(frozen=True)
 class Jump:
     """An epoch that was unlike those before it, and how many have come since."""
 
@@ -83,6 +92,10 @@ class RuntimeStatistics:
     frequent: dict[tuple[str, str], dict[Hashable, float]] = field(default_factory=dict)
     #: What the probes of multi-way joins found, by the hash of the join.
     probes: dict[str, ProbeHistory] = field(default_factory=dict)
+    #: What came out of joins of sets, by the hash of the aggregate and the inputs aggregated early.
+    set_matches: dict[str, dict[frozenset[int], SetMatch]] = field(default_factory=dict)
+    #: How unequal the groups of a set are, when its rows were grouped last.
+    skews: dict[str, float] = field(default_factory=dict)
     #: Rows behind the set of a table.
     table_rows: dict[str, int] = field(default_factory=dict)
     #: Rates of streams, as plans are costed by them.
@@ -115,6 +128,8 @@ class RuntimeStatistics:
     def note_set(self, name: str, seen: SeenSet) -> None:
         before = self.sets.get(name)
         load = self.sets[name] = seen.load if before is None else before.followed_by(seen)
+        if seen.skew is not None:
+            self.skews[name] = seen.skew
         if seen.entered is not None:
             jump = before is not None and jumped(
                 before.keys, seen.rows, seen.groups, seen.load.keys
@@ -166,6 +181,8 @@ class RuntimeStatistics:
         self.matches = {name: seen for name, seen in self.matches.items() if name in used}
         self.frequent = {key: some for key, some in self.frequent.items() if key[0] in used}
         self.probes = {name: seen for name, seen in self.probes.items() if name in used}
+        self.set_matches = {name: seen for name, seen in self.set_matches.items() if name in used}
+        self.skews = {name: skew for name, skew in self.skews.items() if name in used}
         self.table_rows = {name: rows for name, rows in self.table_rows.items() if name in used}
         self.regrets.forget_all_but(used)
 
@@ -197,6 +214,11 @@ class RuntimeStatistics:
             },
             "frequent": [[*key, some] for key, some in self.frequent.items()],
             "probes": {identity: seen.to_json() for identity, seen in self.probes.items()},
+            "set_matches": {
+                identity: [[sorted(early), one.factor, one.epoch] for early, one in seen.items()]
+                for identity, seen in self.set_matches.items()
+            },
+            "skews": self.skews,
             "table_rows": self.table_rows,
             "streams": self.streams.to_json(),
             "regrets": self.regrets.to_json(),
@@ -233,6 +255,11 @@ class RuntimeStatistics:
             },
             {(store, name): some for store, name, some in value.get("frequent", ())},
             {identity: ProbeHistory.from_json(seen) for identity, seen in value["probes"].items()},
+            {
+                identity: {frozenset(early): SetMatch(factor, at) for early, factor, at in seen}
+                for identity, seen in value["set_matches"].items()
+            },
+            dict(value["skews"]),
             dict(value["table_rows"]),
             Statistics.from_json(value["streams"]),
             Regrets.from_json(value.get("regrets") or ()),

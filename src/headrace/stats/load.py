@@ -140,6 +140,7 @@ class SeenSet:
     ``rows`` were of ``groups``, and took so many values in the columns of ``keys``, by which the
     set is joined. ``load`` is what they tell of an epoch. If the set is of a window that moves, the
     rows entered it in ``entered``, and it begins at ``begins``; None is without a beginning.
+    ``skew`` says how unequal its groups are, where rows were grouped.
     """
 
     rows: float
@@ -148,6 +149,21 @@ class SeenSet:
     keys: Mapping[str, float]
     entered: TimeSpan | None = None
     begins: float | None = None
+    skew: float | None = None
+
+
+@dataclass(frozen=True)
+class SetWork:
+    """What an epoch did to an aggregation set: of ``rows`` that came within some milliseconds.
+
+    ``grouped`` are the rows that were grouped for it, those of its own that were read again among
+    them, and ``stored`` those that were written.
+    """
+
+    rows: float
+    milliseconds: float
+    grouped: float
+    stored: float
 
 
 @dataclass(frozen=True)
@@ -161,6 +177,15 @@ class TimeSpan:
 def different(rows: float, keys: float) -> float:
     """How many different ones so many rows have of equally likely keys."""
     return keys * (1 - exp(-rows / keys))
+
+
+def skew_of(squares: float, rows: float, groups: float) -> float:
+    """How many times the mean of the rows of groups their root mean square is.
+
+    >>> skew_of(squares=4.0, rows=4.0, groups=4.0), skew_of(squares=100.0, rows=10.0, groups=4.0)
+    (1.0, 2.0)
+    """
+    return max(1.0, sqrt(squares * groups) / rows) if rows > 0 else 1.0
 
 
 def jumped(before: float, rows: float, seen: float, keys: float) -> bool:

@@ -49,6 +49,7 @@ from headrace.operators.write import Write, Writing, Written, run_alone, run_tog
 from headrace.plan.nodes import Source
 from headrace.planner.cadence import is_due
 from headrace.planner.joined_rows import learn_joins
+from headrace.planner.joined_sets import learn_set_joins
 from headrace.planner.live_query import LiveQuery
 from headrace.state.arrangement import StateFile
 from headrace.state.branches import MissedEpoch
@@ -184,6 +185,13 @@ class Attempt:
             self._runner.plan.choices.surprised.clear()
         learn_joins(
             self._epoch.joins,
+            self._report.epoch,
+            self._runner.statistics,
+            self._runner.plan.choices,
+        )
+        learn_set_joins(
+            self._epoch.set_joins,
+            self._epoch.set_work,
             self._report.epoch,
             self._runner.statistics,
             self._runner.plan.choices,

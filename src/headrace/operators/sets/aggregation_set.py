@@ -38,9 +38,9 @@ from headrace.operators.panes.pane_store import ROWS, PaneStore
 from headrace.operators.sets.watched_keys import GROUPS, take_keys, watch_keys
 from headrace.operators.write import RowFilter
 from headrace.state.arrangement import span
-from headrace.stats.load import SeenSet, observed_load
+from headrace.stats.load import SeenSet, SetWork, observed_load, skew_of
 
-LATE = "__late"
+LATE, _SQUARES = "__late", "__squares"
 
 
 @dataclass
@@ -94,20 +94,29 @@ class AggregationSet(PaneStore):
             late = exp.Case(ifs=[exp.If(this=column(LATE), true=column(ROWS))])
             watched[self.lateness.flag] = call("sum", late)
         counted: dict[str, list[Sql]] = {name: [column(name)] for name in self.joined_by}
-        if not self._early(epoch):
+        if self._early(epoch):
+            watched[_SQUARES] = call("sum", column(ROWS) * column(ROWS))
+        else:
             counted[GROUPS] = [column(name) for name in (*self.group_names, ROWS)]
         return watched | watch_keys(counted, epoch.state.arrangement(self.name).recent_rows)
 
     def _note_load(self, epoch: Epoch, rows: int, seen: dict[str, Any]) -> None:
         counted = take_keys(seen)
+        squares = seen.pop(_SQUARES, None)
         written = [f for f in epoch.new_files(self.name) if f.first is not None]
         covered = span(written)
         if covered is None or not self.panes.length:
             return
-        groups = counted.pop(GROUPS, float(sum(file.rows for file in written)))
+        stored = sum(file.rows for file in written)
+        groups = counted.pop(GROUPS, float(stored))
         load = observed_load(rows, groups, covered[1] - covered[0] + 1, self.panes.length)
-        if load is not None:
-            epoch.statistics.note_set(self.name, SeenSet(rows, min(groups, rows), load, counted))
+        if load is None:
+            return
+        grouped = rows if self._early(epoch) else 0
+        skew = None if squares is None else skew_of(float(squares), rows, groups)
+        seen_set = SeenSet(rows, min(groups, rows), load, counted, skew=skew)
+        epoch.statistics.note_set(self.name, seen_set)
+        epoch.set_work[self.name] = SetWork(rows, load.milliseconds, grouped, stored)
 
     def late_counters(self) -> list[str]:
         return [*super().late_counters(), *([self.lateness.flag] if self.lateness else [])]

@@ -33,8 +33,10 @@ from headrace.optimizer.joins.search import best_order, best_without_statistics,
 from headrace.optimizer.safety import can_raise
 from headrace.plan.expressions import Column, Expr, without_casts
 from headrace.plan.join_graph import JoinGraph, KeyEdge
+from headrace.plan.json import plan_hash
 from headrace.plan.nodes import SameWindow
 from headrace.plan.types import BIGINT, TIMESTAMP, Field, Schema
+from headrace.planner.joined_sets import SetJoinRun
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,22 @@ class SetJoin:
                 else best_order(graph, load, untied)
             )
             order = cheapest.order
-        return join_in_order(self._joined, order, inputs, size)
+        label = self._watched(epoch, load, rows, stretch)
+        return join_in_order(self._joined, order, inputs, size, label)
+
+    def _watched(
+        self, epoch: Epoch, load: JoinLoad | None, rows: Sequence[float], stretch: float
+    ) -> str:
+        """A label by which the rows are counted that come out, where it is known how many should:
+        not of windows whose sets are put together first, nor of the first that close."""
+        if load is None or self.shape.per_window is not None or stretch <= 1:
+            return ""
+        label, found = epoch.inputs.watch_join()
+        everybody = (1 << len(self.shape.graph.leaves)) - 1
+        expected = join_cost(self.shape.graph, load).rows(everybody) * stretch
+        identity = plan_hash(self.shape.node)
+        epoch.set_joins.append(SetJoinRun(identity, rows, expected, found))
+        return label
 
     def _load(self, epoch: Epoch, rows: Sequence[float], stretch: float) -> JoinLoad | None:
         keys = {}

@@ -66,11 +66,19 @@ class InputWindowsJoin(Operator):
             if rows is None:
                 return None
             inputs[index] = self._join.named(index, rows, None, None)
-        counts = [float(epoch.state.arrangement(store.name).rows) for store in self._sets]
+        counts = [self._rows(epoch, i, i in early) for i in range(len(self._sets))]
         joined = self._join.join(epoch, inputs, counts, float(window.length))
         late = self._join.late(joined, {}, marked=False)
         span: dict[str, Sql] = {WINDOW_COLUMN: window_struct(number(begin), number(after))}
         return finished(self.node, self._join.keys, self._join.aggregates, late, span, False)
+
+    def _rows(self, epoch: Epoch, index: int, early: bool) -> float:
+        """How many rows of an input are joined, about."""
+        store = self._sets[index]
+        held = epoch.statistics.moving.get(store.name)
+        if held is None:
+            return float(epoch.stored_rows(store.name))
+        return held.groups if early else held.rows
 
     def steps(self) -> tuple[EpochStep, ...]:
         names = ", ".join(self._join.shape.names)

@@ -19,7 +19,7 @@ Paper: Early Aggregation, Section 4, Definition 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -52,6 +52,7 @@ from headrace.plan.nodes import Node
 from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, Field, Schema
 from headrace.plan.windows import Landmark, Trailing
 from headrace.sql.render import data_type
+from headrace.stats.load import SeenSet, SetWork, skew_of
 
 #: An entry's number, the watermark it was written at, and whether its group is computed again.
 VERSION, AT, AGAIN = "__version", "__at", "__again"
@@ -59,6 +60,8 @@ _KIND = "__kind"
 #: How many rows of a group entered, which is not stored.
 _CAME = "__came"
 _OLD, _ENTERS, _LEAVES = 0, 1, 2
+#: Of the groups that were touched: their rows, the squares of these, and how many have any.
+_HELD, _SQUARES, _HOLDING = "__held", "__squares", "__holding"
 
 
 @dataclass
@@ -172,11 +175,26 @@ class TrailingSet(Store):
         seen = yield from self._append(
             epoch, updated, 0, change.after, self._watched(epoch, call("count_if", entered))
         )
-        self._note(epoch, seen, anew)
-        if seen[AGAIN]:
+        again = bool(seen[AGAIN])
+        noted = self._note(epoch, seen, anew)
+        if again:
             rows = change.now.of(self.rows, epoch, old=True, new=True)
             if rows is not None:
                 yield from self._append(epoch, self._again(epoch, rows), 1, change.after)
+        if noted is not None and not anew:
+            self._note_work(epoch, noted, left is not None, again)
+
+    def _note_work(self, epoch: Epoch, noted: SeenSet, some_left: bool, again: bool) -> None:
+        """What it took to update the set: rows that entered and about as many that left, the
+        entries that there were, and all rows of the window where groups were computed again."""
+        arrangement, came = epoch.state.arrangement(self.name), noted.rows
+        grouped = came * (1 + some_left)
+        grouped += sum(file.rows for file in arrangement.before(epoch.number))
+        held = epoch.statistics.moving.get(self.name)
+        if again and held is not None:
+            grouped += held.rows
+        stored = came + sum(file.rows for file in epoch.new_files(self.name))
+        epoch.set_work[self.name] = SetWork(came, noted.load.milliseconds, grouped, stored)
 
     def _look_at(self, epoch: Epoch) -> Writing[None]:
         """Count the groups of rows that enter the window, where nothing aggregates them."""
@@ -206,14 +224,21 @@ class TrailingSet(Store):
             for name in self.joined_by
         }
         watched: dict[str, Sql] = {_CAME: call("sum", column(_CAME))}
+        if groups is not None:
+            rows = column(ROWS)
+            watched |= {
+                _HELD: call("sum", rows),
+                _SQUARES: call("sum", rows * rows.copy()),
+                _HOLDING: call("count_if", rows.copy() > exp.Literal.number(0)),
+            }
         if groups is None:
             counted[GROUPS] = [column(name) for name in (*self.key_names, _CAME)]
         else:
             watched[GROUPS] = groups
-        rows = epoch.state.arrangement(self.rows.store.name).recent_rows
-        return watched | watch_keys(counted, rows)
+        recent = epoch.state.arrangement(self.rows.store.name).recent_rows
+        return watched | watch_keys(counted, recent)
 
-    def _note(self, epoch: Epoch, seen: dict[str, Any], anew: bool) -> None:
+    def _note(self, epoch: Epoch, seen: dict[str, Any], anew: bool) -> SeenSet | None:
         change = self.change(epoch)
         assert change is not None
         counted = take_keys(seen)
@@ -221,8 +246,13 @@ class TrailingSet(Store):
         groups = counted.pop(GROUPS, None) or float(seen.pop(GROUPS, None) or 0)
         entered = Entered(float(seen.pop(_CAME) or 0), groups, counted, anew)
         noted = window_load(epoch, change, self.rows.store.name, entered)
-        if noted is not None:
-            epoch.statistics.note_set(self.name, noted)
+        held, squares, groups = (seen.pop(name, None) for name in (_HELD, _SQUARES, _HOLDING))
+        if noted is None:
+            return None
+        if held is not None and squares is not None:
+            noted = replace(noted, skew=skew_of(float(squares), float(held), float(groups)))
+        epoch.statistics.note_set(self.name, noted)
+        return noted
 
     def _append(
         self,
