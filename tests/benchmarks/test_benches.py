@@ -17,6 +17,7 @@ from benchmarks import BENCHES, BenchError, find_bench
 from benchmarks.engine.soak import growth
 from benchmarks.harness.parts import CASES_VARIABLE, chosen_parts
 from benchmarks.harness.report import SCALES, Setup
+from benchmarks.probing.counted import FIGURES
 from benchmarks.probing.probe_order import PARTS
 from benchmarks.probing.runs import CONTESTANTS
 from benchmarks.windows.factor_windows import ALTERNATIVES
@@ -93,7 +94,8 @@ def test_join_order_runs(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_probe_order_runs(spark: SparkSession, tmp_path: Path) -> None:
     report, done = run_tiny("probe-order", spark, tmp_path)
-    tpcds, cycles, histories, drift, even, filtered, state = report["cases"]
+    tpcds, cycles, histories, *counted, drift, even, filtered, state = report["cases"]
+    assert [case["case"] for case in counted] == [f"counted/{f}/synthetic" for f in FIGURES]
     assert set(tpcds["seconds"]) == set(CONTESTANTS)
     assert tpcds["notes"]["results"] > 0
     for clock in ("run", "join phase"):
