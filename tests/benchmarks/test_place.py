@@ -30,8 +30,14 @@ def _modules(folder: Path) -> set[str]:
 def test_the_wheel_has_the_package_and_nothing_else() -> None:
     files = WheelBuilder(str(REPOSITORY)).recurse_included_files()
     inside = {file.distribution_path.replace(os.sep, "/") for file in files}
-    assert {path for path in inside if path.endswith(".py")} == {
+    examples = {path for path in inside if path.startswith("headrace/examples/")}
+    assert {path for path in inside - examples if path.endswith(".py")} == {
         path.removeprefix("src/") for path in _modules(PACKAGE)
+    }
+    assert examples == {
+        f"headrace/{path.relative_to(REPOSITORY).as_posix()}"
+        for path in (REPOSITORY / "examples").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert {"headrace/calibration/calibrate.py", "headrace/native/compare.py"} <= inside
     folders = {part for path in inside for part in path.split("/")[:-1]}

@@ -1,11 +1,11 @@
 """The command line: thin faces over ``headrace.session``, one file per command.
 
-``main`` is the entry point. ``run``, ``explain``, ``merge``, ``calibrate``, ``bench`` and ``demo``
-hold the commands, ``assemble`` turns a pipeline file into an engine (``views`` in the order in
-which they read each other), ``spark`` starts the session of a command, ``progress`` reads what an
-engine reports, ``signals`` ends a command in good order, ``console`` is where its words go; the
-demo has its ``demo_queries``, its ``feed`` and its ``screen``. Spark is imported inside functions
-only: ``headrace --help`` answers at once.
+``main`` is the entry point. ``run``, ``explain``, ``merge``, ``calibrate``, ``bench``, ``examples``
+and ``demo`` hold the commands, ``assemble`` turns a pipeline file into an engine (``views`` in the
+order in which they read each other), ``spark`` starts the session of a command, ``progress`` reads
+what an engine reports, ``signals`` ends a command in good order, ``console`` is where its words go;
+the demo has its ``demo_queries``, its ``feed`` and its ``screen``. Spark is imported inside
+functions only: ``headrace --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from headrace.cli.bench import bench
 from headrace.cli.calibrate import calibrate
 from headrace.cli.console import print_error, print_traceback
 from headrace.cli.demo import demo
+from headrace.cli.examples import examples
 from headrace.cli.explain import explain
 from headrace.cli.merge import merge
 from headrace.cli.run import run
@@ -34,7 +35,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, run, explain, merge, calibrate, bench):
+for command in (demo, examples, run, explain, merge, calibrate, bench):
     app.command()(command)
 
 
