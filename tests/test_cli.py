@@ -19,7 +19,7 @@ from benchmarks import BENCHES
 from headrace.cli import main
 from headrace.cli.console import err
 from headrace.cli.feed import Feed
-from headrace.cli.progress import Glance
+from headrace.cli.progress import Glance, query_table
 from headrace.cli.screen import Moment, Newest, Screen, draw, plain
 from headrace.cli.spark import JavaError, spark_session
 from headrace.pipeline import PipelineError
@@ -208,3 +208,20 @@ def test_wrong_usage_is_exit_code_2(cli: Run, arguments: tuple[str, ...]) -> Non
     assert code == 2
     assert out == ""
     assert "Usage: headrace" in error
+
+
+def test_a_table_of_80_columns_has_whole_states() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    at = "2024-01-01T10:00:08.250Z"
+    console.print(query_table([Glance("clicks_before_bids", "finished", 1, 18, 6, 0, 37.57, at)]))
+    (row,) = console.file.getvalue().splitlines()[-2:-1]  # type: ignore[attr-defined]
+    assert row.split() == [
+        "clicks_before_bids",
+        "1",
+        "18",
+        "37.57",
+        "s",
+        "10:00:08",
+        "6",
+        "finished",
+    ]

@@ -72,12 +72,13 @@ def query_table(queries: list[Glance], kinds: Mapping[str, str] | None = None) -
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("query", style="bold", no_wrap=True)
+    table.add_column("query", style="bold", no_wrap=True, overflow="ellipsis")
     if kinds is not None:
         table.add_column("kind", no_wrap=True)
     for heading in ("epoch", "rows in", "took", "watermark", "late", "results"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("state", overflow="fold")
+    # Long errors are folded; a word such as "finished" is not.
+    table.add_column("state", overflow="fold", min_width=len("finished"))
     for query in queries:
         ran = query.epoch is not None
         table.add_row(
