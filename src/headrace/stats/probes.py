@@ -97,8 +97,9 @@ class Cycle:
 
     @cached_property
     def steps(self) -> dict[ProbeStep, EdgeCounts]:
-        """What is known of steps: what was observed, and samples corrected by it."""
-        return fed_back(self.sampled, self.observed)
+        """What is known of steps: what was observed, and samples corrected by it; and what may be
+        missing by chance."""
+        return with_rare(fed_back(self.sampled, self.observed))
 
     @cached_property
     def drivers(self) -> frozenset[int]:
@@ -188,6 +189,30 @@ def fed_back(
             continue
         correction = corrections.get((step[0], step[2][1]))
         found[step] = counts if correction is None else _corrected(counts, *correction)
+    return found
+
+
+def with_rare(steps: Mapping[ProbeStep, EdgeCounts]) -> dict[ProbeStep, EdgeCounts]:
+    """Steps with what their rows may have missed by chance.
+
+    Keys that few rows have may find very many. Where only some rows get to a step, none of these
+    may have been among them in one cycle, and some will be in the next. If a share h of the rows
+    found something before they met others, then n of them all miss it with a probability of
+    (1 - h)^n, if what they met makes no difference; so much of the difference is put back. Of what
+    many rows find, nothing is.
+    """
+    found = dict(steps)
+    widest: dict[tuple[int, Edge], EdgeCounts] = {}
+    for (driver, met, pair), counts in sorted(steps.items(), key=lambda item: item[0][1]):
+        base = widest.setdefault((driver, pair), counts)
+        if base is counts or not base.queries or not base.matches or not counts.queries:
+            continue
+        missed = (1 - base.matches / base.queries) ** counts.queries
+        more = missed * (base.rows / base.queries * counts.queries - counts.rows)
+        if more >= 1:
+            rows = counts.rows + round(more)
+            matches = min(counts.queries, max(1, counts.matches))
+            found[driver, met, pair] = replace(counts, matches=matches, rows=rows)
     return found
 
 

@@ -6,6 +6,11 @@ meets the conditions. Some of the rows that an input holds are looked up in ever
 holds for rows that others find there. Some of its new rows go on with what they found, through
 every set of inputs, since what a probe finds may depend on what the row has met before.
 
+A few rows may find more than all others together, and a sample of every n-th row may have none of
+them, or far too many. To see how much a row would find next costs less than to find it. So of many
+more rows than are followed it is looked up, those that would find very much are all followed, and
+of the rest every n-th, which stands for n.
+
 This module goes to the executors by value and needs nothing there but DuckDB, pyarrow and numpy.
 """
 
@@ -29,6 +34,8 @@ from headrace.engine.execution.duckdb.probe_kernel import (
 
 #: Rows of an input that are looked up in the others, and the share of a large number of them.
 SAMPLED, SAMPLED_SHARE = 256, 0.01
+#: Of so many times as many rows it is looked up how much they would find.
+LOOKED_OVER = 16
 #: Of what a sample finds in one step, so many candidates are looked at, spread over all of them.
 MOST_CANDIDATES = 1 << 15
 #: Keys of a segment that are looked for in the larger ones, to count keys that both have once.
@@ -41,6 +48,8 @@ MOST_WALKED, MOST_WALKED_WITH_CONDITIONS = 5, 3
 Counts = tuple[int, int, int, int]
 #: Whose new rows they are, the inputs that they have met as bits, the prober and the probed.
 SampledStep = tuple[int, int, int, int]
+#: Rows of a sample, and how many each of them stands for.
+Stratum = tuple[Rows, float]
 
 
 def statistics_of(join: ProbeJoinKernel) -> dict[str, Any]:
@@ -54,11 +63,12 @@ def statistics_of(join: ProbeJoinKernel) -> dict[str, Any]:
             path = join.path(driver, other) if other != driver else ()
             if path:
                 keys.append((driver, other, _distinct(join.inputs[other], path)))
-        pairs = _steps(join, driver, {1 << driver: _sample(join, driver, 0)}, frozenset())
+        rows, _ = _sample(join, driver, 0, 1)
+        pairs = _steps(join, driver, {1 << driver: [(rows, 1.0)]}, frozenset())
         counts += [(driver, step[3], *found) for step, found in pairs]
         if source.new is not None:
-            rows = _sample(join, driver, int(source.starts[source.old_count]))
-            sampled |= _walked(join, driver, rows)
+            rows, weight = _sample(join, driver, int(source.starts[source.old_count]), LOOKED_OVER)
+            sampled |= _walked(join, driver, _told_apart(join, driver, rows, weight))
     now = time.perf_counter()
     join.seconds |= {"statistics": now - began, "all": now - join.began}
     return {
@@ -76,10 +86,11 @@ def statistics_of(join: ProbeJoinKernel) -> dict[str, Any]:
     }
 
 
-def _sample(join: ProbeJoinKernel, driver: int, first: int) -> Rows:
-    """Some rows of an input, of those from this one on, that would probe others."""
+def _sample(join: ProbeJoinKernel, driver: int, first: int, times: int) -> tuple[Rows, float]:
+    """Some rows of an input, of those from this one on, that would probe others, so many times what
+    is followed; and how many each of them stands for."""
     source = join.inputs[driver]
-    size = max(SAMPLED, int((source.held - first) * SAMPLED_SHARE))
+    size = times * max(SAMPLED, int((source.held - first) * SAMPLED_SHARE))
     # Rows lie in the order of hashes, so every n-th of them is a fair sample of keys.
     step = max(1, (source.held - first) // size)
     positions = np.arange(first, source.held, step)
@@ -89,10 +100,36 @@ def _sample(join: ProbeJoinKernel, driver: int, first: int) -> Rows:
         for key, name in names.items()
     }
     rows = Rows({driver: positions}, values)
-    return join.meeting(join.alive(rows, driver), frozenset((driver,)), driver)
+    return join.meeting(join.alive(rows, driver), frozenset((driver,)), driver), float(step)
 
 
-def _walked(join: ProbeJoinKernel, driver: int, rows: Rows) -> dict[SampledStep, Counts]:
+def _told_apart(join: ProbeJoinKernel, driver: int, rows: Rows, weight: float) -> list[Stratum]:
+    """Those of some rows that would find very much in one of the next inputs, and some of the rest.
+
+    Very much is more than the share of a row among those that are followed.
+    """
+    size = max(SAMPLED, int(len(rows) * SAMPLED_SHARE))
+    if len(rows) <= size:
+        return [(rows, weight)]
+    many = np.zeros(len(rows), bool)
+    for prober, probed in _pairs(join, driver, rows.met):
+        path = join.path(prober, probed)
+        hashes = path_hashes(rows.values.__getitem__, path)
+        candidates = np.zeros(len(rows), np.int64)
+        for segment in join.inputs[probed].segments:
+            if segment.count:
+                _, slots = segment.indexes[path].look_up(hashes)
+                candidates += slots
+        many |= candidates * size > int(candidates.sum())
+    rest = np.flatnonzero(~many)
+    some = rest[:: max(1, len(rest) // size)]
+    strata = [(rows.taken(np.flatnonzero(many)), weight)]
+    if len(some):
+        strata.append((rows.taken(some), weight * len(rest) / len(some)))
+    return [(part, each) for part, each in strata if len(part)]
+
+
+def _walked(join: ProbeJoinKernel, driver: int, rows: list[Stratum]) -> dict[SampledStep, Counts]:
     """Steps of the sets of inputs that are gone through, the small ones first."""
     inputs = len(join.inputs)
     most = MOST_WALKED_WITH_CONDITIONS if join.spec["conditions"] else MOST_WALKED
@@ -103,7 +140,7 @@ def _walked(join: ProbeJoinKernel, driver: int, rows: Rows) -> dict[SampledStep,
     samples = {1 << driver: rows}
     found = dict[SampledStep, Counts]()
     for _ in range(inputs - 1):
-        following = dict[int, Rows]()
+        following = dict[int, list[Stratum]]()
         found |= _steps(join, driver, samples, wanted, following)
         samples = following
     return found
@@ -119,26 +156,51 @@ def _prefixes(driver: int, order: Any) -> Iterator[int]:
 def _steps(
     join: ProbeJoinKernel,
     driver: int,
-    samples: dict[int, Rows],
+    samples: dict[int, list[Stratum]],
     wanted: frozenset[int],
-    following: dict[int, Rows] | None = None,
+    following: dict[int, list[Stratum]] | None = None,
 ) -> Iterator[tuple[SampledStep, Counts]]:
     """All steps that can follow; what rows become in them is noted of the sets that are wanted."""
     everything = (1 << len(join.inputs)) - 1
-    for met, rows in samples.items():
-        for prober, probed in _pairs(join, driver, met) if len(rows) else ():
-            looked = _looked_up(join, rows, prober, probed)
-            if looked is None:
+    for met, strata in samples.items():
+        for prober, probed in _pairs(join, driver, met):
+            found: list[tuple[Counts, float]] = []
+            joined: list[Stratum] = []
+            for rows, weight in strata:
+                looked = _looked_up(join, rows, prober, probed) if len(rows) else None
+                if looked is None:
+                    continue
+                counts, matched, step = looked
+                found.append((counts, weight))
+                joined.append((matched, weight * step))
+            if not found:
                 continue
-            counts, joined = looked
-            yield (driver, met, prober, probed), counts
+            yield (driver, met, prober, probed), _together(found)
             after = met | 1 << probed
-            if following is not None and after in wanted and after != everything:
-                following.setdefault(after, joined.taken(slice(None, None, _thin(len(joined)))))
+            if following is None or after not in wanted or after in (everything, *following):
+                continue
+            following[after] = [
+                part
+                for matched, weight in joined
+                for part in _told_apart(join, driver, *_thinned(matched, weight))
+            ]
 
 
-def _thin(count: int) -> int:
-    return max(1, count // SAMPLED)
+def _together(found: list[tuple[Counts, float]]) -> Counts:
+    """Counts of rows that stand for more or fewer others, as of so many that are alike."""
+    if len(found) == 1:
+        return found[0][0]
+    sampled = sum(counts[0] for counts, _ in found)
+    scale = sampled / sum(counts[0] * weight for counts, weight in found)
+    queries, matches, rows, wasted = (
+        round(scale * sum(counts[place] * weight for counts, weight in found)) for place in range(4)
+    )
+    return queries, max(matches, min(rows, 1)), rows, wasted
+
+
+def _thinned(rows: Rows, weight: float) -> tuple[Rows, float]:
+    step = max(1, len(rows) // (SAMPLED * LOOKED_OVER))
+    return rows.taken(slice(None, None, step)), weight * step
 
 
 def _pairs(join: ProbeJoinKernel, driver: int, met: int) -> Iterator[tuple[int, int]]:
@@ -157,8 +219,9 @@ def _pairs(join: ProbeJoinKernel, driver: int, met: int) -> Iterator[tuple[int, 
 
 def _looked_up(
     join: ProbeJoinKernel, rows: Rows, prober: int, probed: int
-) -> tuple[Counts, Rows] | None:
-    """What rows find in one input; None if a condition fails, which is not for a sample to say."""
+) -> tuple[Counts, Rows, int] | None:
+    """What rows find in one input, and how many of these each row that is followed stands for; None
+    if a condition fails, which is not for a sample to say."""
     path = join.path(prober, probed)
     hashes = path_hashes(rows.values.__getitem__, path)
     source = join.inputs[probed]
@@ -179,13 +242,13 @@ def _looked_up(
     sources = np.concatenate([none, *(one for one, _ in pairs)])
     positions = np.concatenate([none, *(one for _, one in pairs)])
     if not len(sources):
-        return (len(rows), 0, 0, 0), rows.taken(slice(0))
+        return (len(rows), 0, 0, 0), rows.taken(slice(0)), 1
     try:
         joined = join.joined(rows, sources, positions, probed, path)
     except duckdb.Error:
         return None
     wasted = (len(sources) - len(joined)) * step
-    return (len(rows), joined.origins, len(joined) * step, wasted), joined
+    return (len(rows), joined.origins, len(joined) * step, wasted), joined, step
 
 
 def _spread(
