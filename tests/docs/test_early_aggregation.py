@@ -12,9 +12,10 @@ from headrace.compiler.planning import plan_all
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source
 from headrace.plan.types import BIGINT, STRING, TIMESTAMP, Schema
+from headrace.planner import early_aggregation
 from headrace.planner.decision import PlannedQuery
-from headrace.planner.early_aggregation import describe
 from headrace.planner.live_query import LiveQuery
+from headrace.planner.output_upkeep import describe
 from headrace.sql import plan_query
 from tests.docs.examples import (
     Example,
@@ -45,7 +46,13 @@ def test_the_query_is_explained_as_shown(update_golden: bool) -> None:
     }
     catalog = {name: Source(name, Schema.of(fields), "ts") for name, fields in columns.items()}
     may_fail = sql[1].replace("SUM(a.seconds)", "SUM(3600 / a.seconds)")
+    moving = (
+        "SELECT a.area, window, SUM(a.seconds) AS seconds, COUNT(*) AS pairs FROM calls a "
+        "JOIN towers b ON a.tower = b.tower "
+        "GROUP BY a.area, trailing(a.ts, '1 minute'), trailing(b.ts, '1 hour')"
+    )
     shown = {
+        "moving": explained(moving, catalog),
         "explain": explained(sql[1], catalog),
         "guarded": explained(may_fail, catalog),
     }
@@ -57,8 +64,8 @@ def explained(sql: str, catalog: dict[str, Source]) -> str:
     sink = Sink(plan, "q", "memory", OutputMode.APPEND)
     physical = plan_all([LiveQuery(sink, None)])
     planned = PlannedQuery(plan, plan, physical.panes, early_choices=physical.early_choices)
-    (early,) = describe(planned)
-    return f"```text\n== Early aggregation ==\n{early.text}\n```\n"
+    told = [part.text for part in (*early_aggregation.describe(planned), *describe(planned))]
+    return "```text\n== Early aggregation ==\n" + "\n".join(told) + "\n```\n"
 
 
 def said_by_the_oracle(example: Example) -> list[dict[str, str]]:

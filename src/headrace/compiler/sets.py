@@ -8,8 +8,9 @@ from functools import partial
 from headrace.compiler.context import Compilation
 from headrace.compiler.physical_plan import distinct_stores
 from headrace.definitions.definition import column
+from headrace.definitions.exact_partials import decompose_exactly
 from headrace.definitions.lateness import Lateness
-from headrace.definitions.partials import decompose_all
+from headrace.definitions.partials import decompose, decompose_all
 from headrace.errors import QueryError
 from headrace.operators.base import Operator
 from headrace.operators.panes.pane_aggregate import PaneAggregate
@@ -18,9 +19,11 @@ from headrace.operators.rows.row_store import Retention
 from headrace.operators.sets.aggregation_set import AggregationSet
 from headrace.operators.sets.definition import SetColumns, SetJoin, set_columns
 from headrace.operators.sets.landmark import TIME, OneWaySetJoins
+from headrace.operators.sets.output_set import OutputSet
 from headrace.operators.sets.per_input_windows import InputWindowsJoin
 from headrace.operators.sets.table_set import TableSet
 from headrace.operators.sets.trailing_set import TrailingSet, WindowRows
+from headrace.operators.sets.window_pairs import WindowPairs, counted_join
 from headrace.operators.sets.windowed import AggregationSetJoin
 from headrace.optimizer.early.sets import early_sets, owner_of
 from headrace.optimizer.early.shape import (
@@ -35,6 +38,7 @@ from headrace.plan.times import graph_lag
 from headrace.plan.types import TIMESTAMP
 from headrace.plan.windows import Hopping, Landmark, Trailing
 from headrace.planner.early_aggregation import EarlyChoice
+from headrace.planner.output_upkeep import OutputChoice
 from headrace.state import store_names
 
 AnySet = AggregationSet | TrailingSet | TableSet
@@ -76,25 +80,21 @@ class _SetCompiler:
         join, stores = self._join()
         leaves = self._shape.graph.leaves
         sources = tuple(self._all.input(leaves[index].node) for index in self._shape.streams)
-        choice = EarlyChoice(self._shape, join.inputs, self._all.policy, self._forced)
+        output = ""
+        if self._shape.input_windows is not None:
+            output = store_names.output_of(self._node, self._all.starts_at)
+        choice = EarlyChoice(self._shape, join.inputs, self._all.policy, self._forced, output)
         self._all.note_choice(choice)
         for index, store in enumerate(stores):
             store.wishes.append(partial(choice.wants, index))
-        operator: Operator
         if self._shape.input_windows is not None:
-            moving = tuple(s for s in stores if not isinstance(s, AggregationSet))
-            operator = InputWindowsJoin(
-                join, moving, sources, self._streams, self._all.starts_at, choice
-            )
-            rows = (s.rows.store for s in stores if isinstance(s, TrailingSet))
-            operator.stores = distinct_stores([*rows, *stores])
-            return operator
+            return self._windows_of_inputs(join, stores, sources, choice)
         sets = tuple(s for s in stores if not isinstance(s, TrailingSet))
         if self._shape.landmark:
             joins = OneWaySetJoins(join, sets, sources, choice)
             joins.stores = distinct_stores(sets)
             return self._landmark(join, joins)
-        operator = AggregationSetJoin(
+        operator: Operator = AggregationSetJoin(
             join,
             sets,
             sources,
@@ -107,6 +107,49 @@ class _SetCompiler:
         )
         operator.stores = distinct_stores(sets)
         return operator
+
+    def _windows_of_inputs(
+        self,
+        join: SetJoin,
+        stores: tuple[AnySet, ...],
+        sources: tuple[Operator, ...],
+        choice: EarlyChoice,
+    ) -> Operator:
+        """Joined anew with each step of the watermark, or from an output kept up to date."""
+        upkeep = OutputChoice(choice)
+        counted: dict[str, str] = {}
+        if upkeep.reason is None:
+            join, counted = counted_join(join)
+            self._measure(join, stores)
+        moving = tuple(s for s in stores if not isinstance(s, AggregationSet))
+        window = self._node.windows[0]
+        assert isinstance(window, Trailing)
+        pairs = WindowPairs(join, moving, sources, window.length)
+        rows = [s.rows.store for s in stores if isinstance(s, TrailingSet)]
+        pairs.stores = distinct_stores([*rows, *stores])
+        output: OutputSet | None = None
+        if upkeep.reason is None:
+            output = self._output_set(choice.output_store, pairs, upkeep, counted)
+        operator = InputWindowsJoin(
+            pairs, output, self._streams, self._all.starts_at, choice, upkeep
+        )
+        operator.stores = (*pairs.stores, *([] if output is None else [output]))
+        return operator
+
+    def _output_set(
+        self, name: str, pairs: WindowPairs, upkeep: OutputChoice, counted: dict[str, str]
+    ) -> OutputSet:
+        store = self._all.stores.get(name)
+        if not isinstance(store, OutputSet):
+            store = OutputSet(name, pairs, self._streams, counted)
+            self._all.register(store)
+        store.wishes.append(upkeep.keeps)
+        return store
+
+    def _measure(self, join: SetJoin, stores: tuple[AnySet, ...]) -> None:
+        """Let the sets hold what a join reads of them."""
+        for store, columns in zip(stores, join.inputs, strict=True):
+            store.partials |= {p.name: p for p in columns.measures.values()}
 
     def _landmark(self, join: SetJoin, joins: OneWaySetJoins) -> Operator:
         """The groups so far, to which each epoch adds what its new joined rows amount to."""
@@ -128,14 +171,14 @@ class _SetCompiler:
         """The join of the aggregate's sets, and their stores."""
         shape = self._shape
         sets = early_sets(shape)
-        parts = decompose_all(shape.aggregates)
+        moves = shape.input_windows is not None
+        parts = decompose_all(shape.aggregates, decompose_exactly if moves else decompose)
         assert parts is not None
         stores: list[AnySet] = []
         inputs: list[SetColumns] = []
         for index, early in enumerate(sets.inputs):
             store = self._store(index, tuple(group.expr for group in early.groups))
             columns = set_columns(shape, sets, index, parts, store.name)
-            store.partials |= {p.name: p for p in columns.measures.values()}
             if isinstance(store, AggregationSet | TrailingSet):
                 store.joined_by |= {name for _, name in columns.joined_by}
             stores.append(store)
@@ -145,7 +188,9 @@ class _SetCompiler:
             for named in shape.aggregates
             for partial in parts[named.name].partials
         }
-        return SetJoin(shape, sets, tuple(inputs), parts, owners), tuple(stores)
+        join = SetJoin(shape, sets, tuple(inputs), parts, owners)
+        self._measure(join, tuple(stores))
+        return join, tuple(stores)
 
     # Stores
 

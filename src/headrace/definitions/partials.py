@@ -91,12 +91,18 @@ class Decomposed:
     finish: Sql
 
 
-def decompose_all(aggregates: Iterable[Named]) -> dict[str, Decomposed] | None:
-    """Partial states of all aggregates, or None if one of them needs the rows."""
+def decompose_all(
+    aggregates: Iterable[Named],
+    one: Callable[[AggregateCall], Decomposed | None] | None = None,
+) -> dict[str, Decomposed] | None:
+    """Partial states of all aggregates, or None if one of them needs the rows.
+
+    ``one`` takes an aggregate apart, if not ``decompose``.
+    """
     parts: dict[str, Decomposed] = {}
     for named in aggregates:
         assert isinstance(named.expr, AggregateCall)
-        decomposed = decompose(named.expr)
+        decomposed = (one or decompose)(named.expr)
         if decomposed is None:
             return None
         parts[named.name] = decomposed
@@ -240,15 +246,18 @@ def _wide_sum(aggregate: AggregateCall) -> Decomposed:
     (argument,) = aggregate.arguments
     upper = Call("shiftright", (argument, Literal(_HALF_BITS, INT)), BIGINT)
     lower = Call("&", (argument, Literal(_HALF - 1, BIGINT)), BIGINT)
-    halves = [
-        _partial(aggregate, replace(_plain(aggregate), arguments=(half,)), BIGINT, _sum_as(BIGINT))
-        for half in (upper, lower)
-    ]
+    halves = [sum_of_bigints(aggregate, half) for half in (upper, lower)]
     high, low = (column(half.name) for half in halves)
     carried = exp.paren(high + call("shiftright", low, exp.Literal.number(_HALF_BITS)))
     rest = exp.BitwiseAnd(this=low.copy(), expression=number(_HALF - 1))
     # Too great a number of upper halves overflows here, and nothing else does.
     return Decomposed(tuple(halves), carried * number(_HALF) + exp.paren(rest))
+
+
+def sum_of_bigints(aggregate: AggregateCall, argument: Expr) -> Partial:
+    """The sum of bigints that is one itself, over the rows of an aggregate."""
+    summed = AggregateCall("sum", (argument,), BIGINT, False, aggregate.filter)
+    return _partial(aggregate, summed, BIGINT, _sum_as(BIGINT))
 
 
 def _average(aggregate: AggregateCall) -> Decomposed:

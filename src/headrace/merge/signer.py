@@ -174,6 +174,7 @@ class Signer:
                 # A plan that a user forces stays as it is.
                 node.sharing,
                 "" if node.early == "auto" else node.early,
+                node.output,
             )
         )
         columns = {

@@ -107,9 +107,9 @@ def from_json(data: JsonObject) -> Node:
 def plan_hash(node: Node) -> str:
     """A name for the plan that is the same in every process: SHA-256 of its canonical JSON.
 
-    In whatever order a plan's joins are computed, and whichever inputs of its joins are aggregated
-    early, its rows and the state are the same; so they are however the names of its streams are
-    spelt.
+    In whatever order a plan's joins are computed, whichever inputs of its joins are aggregated
+    early, and however its output follows its windows, its rows and the state are the same; so they
+    are however the names of its streams are spelt.
     """
     written = to_json(node.transform(_without_choices))
     for part in written["nodes"]:
@@ -120,8 +120,8 @@ def plan_hash(node: Node) -> str:
 def _without_choices(node: Node) -> Node:
     if isinstance(node, Join) and node.order is not None:
         return replace(node, order=None)
-    if isinstance(node, Aggregate) and node.early:
-        return replace(node, early="" if node.early == "late" else "auto")
+    if isinstance(node, Aggregate) and (node.early or node.output):
+        return replace(node, early="" if node.early in ("", "late") else "auto", output="")
     return node
 
 

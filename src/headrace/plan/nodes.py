@@ -191,7 +191,9 @@ class Aggregate(Node):
     its windows share work ('none', 'windows' or 'factors'); empty leaves that to the planner.
     ``early`` says that it is computed from sets that are aggregated below its joins: of the inputs
     that the planner chooses ('auto'), or of those named ('a, b', or 'none'); 'late' forbids it.
-    ``also`` are windows of the other inputs of the join below it, where each input has its own.
+    ``also`` are windows of the other inputs of the join below it, where each input has its own;
+    ``output`` says whether what comes out of these is joined 'anew' with each step of the watermark
+    or 'incremental', kept up to date; empty leaves that to the planner.
     """
 
     input: Node
@@ -202,6 +204,7 @@ class Aggregate(Node):
     sharing: str = ""
     early: str = ""
     also: tuple[InputWindow, ...] = ()
+    output: str = ""
 
     def __post_init__(self) -> None:
         if not self.windows:

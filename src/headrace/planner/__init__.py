@@ -8,8 +8,8 @@ Read ``names``, ``policy`` (what the user asks), ``statistics`` (what was learnt
 was chosen last) and ``cadence`` (how often it is looked at); ``live_query``, ``late_joiners`` and
 ``warm_up`` (who takes part, and from when); ``regret`` (plans that did not keep their promise);
 then the decisions: ``merging``; ``pane_layout`` with ``grouping`` and ``stored_panes``;
-``filter_sharing``; ``early_aggregation`` with ``joined_sets``; ``join_order`` with ``joined_rows``;
-``probe_order``; ``shared_rows``.
+``filter_sharing``; ``early_aggregation`` with ``joined_sets``; ``output_upkeep``; ``join_order``
+with ``joined_rows``; ``probe_order``; ``shared_rows``.
 ``decision`` is what they have in common, ``explaining`` iterates them for people, and
 ``calibration`` knows what this machine takes for what.
 """
@@ -23,6 +23,7 @@ from headrace.planner import (
     join_order,
     merging,
     names,
+    output_upkeep,
     pane_layout,
     probe_order,
     shared_rows,
@@ -77,6 +78,18 @@ DECISIONS: tuple[Decision, ...] = (
         "early",
         early_aggregation.describe,
         early_aggregation.alternatives,
+    ),
+    Decision(
+        names.INCREMENTAL_OUTPUT,
+        "whether the output of windows that move is kept up to date, or joined anew",
+        When.EVERY_EPOCH,
+        ("sets", "keys", "table_rows", "moving"),
+        ("replan.leastGain",),
+        output_upkeep.choose_output,
+        "Early aggregation",
+        "early",
+        output_upkeep.describe,
+        output_upkeep.alternatives,
     ),
     Decision(
         names.JOIN_ORDER,

@@ -46,6 +46,8 @@ class Choices:
     probes: dict[str, ProbeOrders] = field(default_factory=dict)
     #: The inputs that were aggregated early last.
     early: dict[str, EarlyInputs] = field(default_factory=dict)
+    #: Whether the output of windows that move was kept up to date last, and in which epoch.
+    outputs: dict[str, tuple[int, bool]] = field(default_factory=dict)
     #: The loads of groupings when their layouts of panes were looked at last.
     laid_out_for: dict[str, Load] = field(default_factory=dict)
     #: Changes of plan since they were last asked for, for people.

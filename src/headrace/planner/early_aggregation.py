@@ -11,7 +11,7 @@ Paper: Early Aggregation, Section 6.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Protocol
@@ -28,6 +28,7 @@ from headrace.cost.early_aggregation import (
     plan_name,
     published_cost,
 )
+from headrace.cost.moving_output import upkeep_cost
 from headrace.cost.window_joins import JoinCost, JoinLoad
 from headrace.optimizer.early.describe import DescribedEarly, LateAggregate, aggregates_over_joins
 from headrace.optimizer.early.shape import (
@@ -36,6 +37,7 @@ from headrace.optimizer.early.shape import (
     aggregation_join,
     with_early,
 )
+from headrace.optimizer.early.upkeep import ANEW, KEPT, why_joined_anew
 from headrace.optimizer.joins.search import join_cost
 from headrace.plan.join_graph import pairs_of
 from headrace.plan.json import plan_hash
@@ -72,9 +74,14 @@ def plan_costs(
     loads: SetLoads,
     tuning: Tuning,
     model: EarlyModel = EarlyModel.ENGINE,
+    outputs: tuple[str, ...] = (ANEW,),
 ) -> dict[frozenset[int], float]:
-    """Seconds per millisecond of the streams' time, for each choice of inputs."""
-    costs = ChoiceCosts(shape, loads, tuning, model)
+    """Seconds per millisecond of the streams' time, for each choice of inputs.
+
+    ``outputs`` are the ways in which an output may follow windows that move; a choice costs what
+    the cheapest of them does.
+    """
+    costs = ChoiceCosts(shape, loads, tuning, model, outputs)
     if len(shape.eligible) <= MOST_LISTED:
         return {choice: costs.of(choice) for choice in choices(shape.eligible)}
     found = {choice: costs.of(choice) for choice in (frozenset[int](), shape.eligible)}
@@ -88,6 +95,21 @@ def plan_costs(
         best = better
 
 
+def output_costs(
+    shape: AggregationJoin, loads: SetLoads, tuning: Tuning, early: frozenset[int]
+) -> dict[str, float]:
+    """What a choice of inputs costs with either way to put out windows that move."""
+    return ChoiceCosts(shape, loads, tuning, EarlyModel.ENGINE).by_output(early)
+
+
+def output_ways(shape: AggregationJoin, policy: PlannerPolicy) -> tuple[str, ...]:
+    """The ways in which an output may follow its windows."""
+    keeps = policy.keeps_outputs and shape.input_windows is not None
+    if not keeps or why_joined_anew(shape) is not None:
+        return (ANEW,)
+    return (shape.node.output,) if shape.node.output else (ANEW, KEPT)
+
+
 @dataclass
 class ChoiceCosts:
     """Costs of one aggregation join under one load."""
@@ -96,11 +118,16 @@ class ChoiceCosts:
     loads: SetLoads
     tuning: Tuning
     model: EarlyModel
+    #: The ways in which an output may follow windows that move.
+    outputs: tuple[str, ...] = (ANEW,)
 
     def of(self, early: frozenset[int]) -> float:
         if self.model is not EarlyModel.ENGINE:
             nested = self.model is EarlyModel.NESTED_LOOPS
             return published_cost(self._figures(), early, self.tuning, nested) / 1_000
+        if self.outputs != (ANEW,):
+            costs = self.by_output(early)
+            return min(costs[way] for way in self.outputs)
         return self.of_flows(early, self.flows)
 
     @cached_property
@@ -108,13 +135,51 @@ class ChoiceCosts:
         return [self._flow(index) for index in range(len(self.shape.graph.leaves))]
 
     def of_flows(self, early: frozenset[int], flows: list[InputFlow]) -> float:
-        """With these rows of each input."""
-        rates = tuple(flow.joined(index in early) for index, flow in enumerate(flows))
-        joined = self._joined(rates) * self._match(early)
+        """With these rows of each input, all of them joined."""
+        joined = self._joined(self._held(early, flows)) * self._match(early)
         return engine_cost(flows, early, joined, self.tuning)
 
     def _match(self, early: frozenset[int]) -> float:
         return match_of(early, self.loads.matches, self.loads.skews)
+
+    def _held(self, early: frozenset[int], flows: list[InputFlow]) -> tuple[float, ...]:
+        """What the join reads of each input."""
+        return tuple(flow.joined(index in early) for index, flow in enumerate(flows))
+
+    def by_output(self, early: frozenset[int]) -> dict[str, float]:
+        """The costs where windows move, by the way in which the output follows them."""
+        stored = [replace(flow, joined_late=0.0, joined_early=0.0) for flow in self.flows]
+        moved = [self._moved(index) for index in range(len(stored))]
+        match = self._match(early)
+        follows = upkeep_cost(
+            self._held(early, self.flows),
+            moved,
+            lambda rates: self._joined(rates) * match,
+            self._output_groups(),
+            1 / self._firing,
+            self.tuning,
+        )
+        return {
+            ANEW: self.of_flows(early, self.flows),
+            KEPT: engine_cost(stored, early, 0.0, self.tuning) + follows,
+        }
+
+    def _moved(self, index: int) -> float:
+        """The groups of an input's rows that enter or leave its window, per millisecond."""
+        if self.shape.is_table(index):
+            return 0.0
+        assert self.shape.input_windows is not None
+        load = self.loads.sets[index]
+        leave = isinstance(self.shape.input_windows[index], Trailing)
+        return different(load.rows * (2 if leave else 1), load.keys) / load.milliseconds
+
+    def _output_groups(self) -> float:
+        """The groups that come out, at most: the joined rows of sets, and the groups of those
+        inputs that have keys of the query."""
+        groups = self._held(self.shape.graph.everything, self.flows)
+        grouped = {i for key in self.shape.keys for i in self.shape.graph.owners(key.expr)}
+        of_keys = prod(groups[index] * self._firing for index in grouped)
+        return min(self._joined(groups), of_keys / self._firing)
 
     def _figures(self) -> SetFigures:
         """Rates, windows, groups and selectivities as the paper's equations take them."""
@@ -245,7 +310,8 @@ def choose_early_inputs(
         return before.inputs
     chosen = shape.eligible if before is None else before.inputs
     if loads is not None:
-        costs = plan_costs(shape, loads, policy.early_tuning, policy.early_cost_model)
+        ways = output_ways(shape, policy)
+        costs = plan_costs(shape, loads, policy.early_tuning, policy.early_cost_model, ways)
         admitted = [c for c in costs if _admits(identity, c, costs, policy, regrets)]
         best = min(admitted, key=lambda choice: costs[choice])
         if best != chosen and costs[best] <= costs[chosen] * (1 - policy.least_gain):
@@ -330,10 +396,24 @@ class EarlyChoice:
     sets: tuple[JoinedSet, ...]
     policy: PlannerPolicy
     forced: frozenset[int] | None
+    #: The store of its output, where the inputs have windows that move.
+    output_store: str = ""
 
     @cached_property
     def identity(self) -> str:
         return plan_hash(self.shape.node)
+
+    @property
+    def subject(self) -> str:
+        """Tells plans apart that choose for themselves, and those whose inputs were chosen."""
+        if self.forced is None:
+            return self.identity
+        return f"{self.identity} {early_text(self.shape, self.forced)}"
+
+    def chosen(self, choices: Choices) -> frozenset[int]:
+        """The inputs that were aggregated early last."""
+        last = choices.early.get(self.identity, EarlyInputs(0, self.shape.eligible))
+        return last.inputs if self.forced is None else self.forced
 
     def inputs(self, epoch: PlanningEpoch) -> frozenset[int]:
         """The inputs that are aggregated before the join in this epoch."""
@@ -392,10 +472,9 @@ class EarlyChoice:
         costs = None
         if loads is not None:
             tuning, model = self.policy.early_tuning, self.policy.early_cost_model
-            costs = plan_costs(self.shape, loads, tuning, model)
-        last = choices.early.get(self.identity, EarlyInputs(0, self.shape.eligible))
-        chosen = last.inputs if self.forced is None else self.forced
-        return DescribedEarly(self.shape, chosen, self.forced is not None, costs)
+            ways = output_ways(self.shape, self.policy)
+            costs = plan_costs(self.shape, loads, tuning, model, ways)
+        return DescribedEarly(self.shape, self.chosen(choices), self.forced is not None, costs)
 
     @property
     def text(self) -> str:

@@ -18,6 +18,7 @@ from headrace.optimizer.windows.layout import CostModel, Sharing
 from headrace.plan.nodes import Aggregate
 from headrace.planner.names import (
     FILTER_SHARING,
+    INCREMENTAL_OUTPUT,
     JOIN_ORDER,
     MERGING,
     PANE_LAYOUT,
@@ -99,6 +100,11 @@ class PlannerPolicy:
     def shares_filters(self) -> bool:
         """Whether aggregates that differ in their filters alone may share one store."""
         return FILTER_SHARING not in self.disabled
+
+    @property
+    def keeps_outputs(self) -> bool:
+        """Whether outputs of windows that move may be kept up to date with them."""
+        return INCREMENTAL_OUTPUT not in self.disabled
 
     @property
     def shares_rows(self) -> bool:

@@ -38,6 +38,7 @@ class StoreKind(StrEnum):
     TRAILING = "trailing"
     TABLE = "table"
     LATE = "late"
+    OUTPUT = "output"
     RESULTS = "results"
     OUTBOX = "outbox"
 
@@ -130,6 +131,11 @@ def table_set_of(node: Node, groups: Iterable[Expr]) -> str:
 def late_groups_of(node: Aggregate, since: int | None) -> str:
     """The groups so far of a landmark over joined sets."""
     return _name(StoreKind.LATE, since, plan_hash(node))
+
+
+def output_of(node: Aggregate, since: int | None) -> str:
+    """The output of an aggregate whose inputs have windows that move, kept up to date with them."""
+    return _name(StoreKind.OUTPUT, since, plan_hash(node))
 
 
 def _grouped(node: Aggregate) -> str:

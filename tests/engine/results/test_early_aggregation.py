@@ -30,6 +30,7 @@ from headrace.operators.sets.table_set import TableSet
 from headrace.operators.sets.trailing_set import TrailingSet
 from headrace.optimizer import optimize
 from headrace.optimizer.early.shape import AggregationJoin, aggregation_join
+from headrace.optimizer.early.upkeep import KEPT
 from headrace.plan.nodes import Aggregate, Node, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, DOUBLE, STRING, TIMESTAMP, Schema
 from headrace.sql import plan_query
@@ -92,7 +93,15 @@ def all_plans(plan: Node) -> dict[str, Node]:
         for choice in choices(shape.eligible) if len(shape.eligible) < 4 else some_choices(shape):
             names = ", ".join(shape.names[index] for index in sorted(choice)) or "none"
             plans[names] = chosen.transform(lambda node, names=names: _forced(node, names))  # type: ignore[misc]
+        if shape.input_windows is not None:
+            # Every other plan keeps its output up to date, where that is possible.
+            for names in [*plans][::2]:
+                plans[f"{names}, output kept"] = plans[names].transform(_with_output_kept)
     return plans
+
+
+def _with_output_kept(node: Node) -> Node:
+    return replace(node, output=KEPT) if isinstance(node, Aggregate) and node.also else node
 
 
 def some_choices(shape: AggregationJoin) -> list[frozenset[int]]:

@@ -18,6 +18,7 @@ from sqlglot import exp
 from headrace.cost.window_joins import JoinLoad
 from headrace.definitions.coalescing import coalesced, coalesced_where_sound
 from headrace.definitions.definition import Sql, any_of, call, column, held, select, sql_of
+from headrace.definitions.exact_partials import decompose_exactly
 from headrace.definitions.join_conditions import exact_condition
 from headrace.definitions.join_shape import JoinConjunct, JoinShape, predicate_condition
 from headrace.definitions.join_tree import join_in_order
@@ -91,8 +92,10 @@ def set_columns(
     early = sets.inputs[index]
     measures: dict[str, Partial] = {}
     guarded: set[str] = set()
+    # A window that moves takes rows away from its set.
+    take_apart = decompose if shape.input_windows is None else decompose_exactly
     for position, call_of_input in early.measures:
-        own = decompose(call_of_input)
+        own = take_apart(call_of_input)
         assert own is not None
         outer = aggregates[shape.aggregates[position].name].partials
         measures |= {o.name: p for o, p in zip(outer, own.partials, strict=True)}
@@ -184,12 +187,17 @@ class SetJoin:
         return JoinShape(reduced, tuple(conditions), outer=False, implies=False)
 
     def join(
-        self, epoch: Epoch, inputs: Mapping[int, exp.Select], rows: Sequence[float], stretch: float
+        self,
+        epoch: Epoch,
+        inputs: Mapping[int, exp.Select],
+        rows: Sequence[float],
+        stretch: float,
+        watched: bool = True,
     ) -> exp.Select:
         """All inputs joined, in the order asked for or the cheapest.
 
         ``rows`` are how many each of them has, at most, and ``stretch`` the milliseconds over which
-        they spread.
+        they spread. With ``watched`` it is counted how many rows come out: it is the whole join.
         """
         graph = self.shape.graph
         load = self._load(epoch, rows, stretch)
@@ -208,7 +216,7 @@ class SetJoin:
                 else best_order(graph, load, untied)
             )
             order = cheapest.order
-        label = self._watched(epoch, load, rows, stretch)
+        label = self._watched(epoch, load, rows, stretch) if watched else ""
         return join_in_order(self._joined, order, inputs, size, label)
 
     def _watched(

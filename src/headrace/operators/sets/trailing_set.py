@@ -18,7 +18,7 @@ Paper: Early Aggregation, Section 4, Definition 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,6 +62,14 @@ _CAME = "__came"
 _OLD, _ENTERS, _LEAVES = 0, 1, 2
 #: Of the groups that were touched: their rows, the squares of these, and how many have any.
 _HELD, _SQUARES, _HOLDING = "__held", "__squares", "__holding"
+
+#: Types of which a value is equal to itself in every engine, and nothing else is.
+_PLAIN = frozenset(
+    {"bigint", "int", "smallint", "tinyint", "string", "boolean", "date", "timestamp"}
+)
+
+#: Leaves out entries of which it is known that nobody asks for them.
+Near = Callable[[exp.Query], exp.Query]
 
 
 @dataclass
@@ -112,21 +120,66 @@ class TrailingSet(Store):
             return None
         return WindowChange(self.window, epoch.before(self.streams), after)
 
-    def current(self, epoch: Epoch) -> exp.Query | None:
-        """The groups that have rows now."""
-        found = old_and_new(
+    def is_wanted(self, epoch: Epoch) -> bool:
+        """Whether its groups are kept in this epoch."""
+        return any(wish(epoch) for wish in self.wishes)
+
+    def current(self, epoch: Epoch, near: Near | None = None) -> exp.Query | None:
+        """The groups that have rows now; those that are ``near`` at least, where that is asked."""
+        entries = old_and_new(
             epoch.old(self.name, self.schema), epoch.new(self.name, self.schema), mark=False
         )
-        if found is None:
-            return None
-        return select(self._newest(found), None, [column(ROWS) > exp.Literal.number(0)])
+        return None if entries is None else self._with_rows(entries, near)
 
     def row_by_row(self, epoch: Epoch) -> exp.Query | None:
         """The same of an input that is not aggregated: a group for each row."""
         change = self.change(epoch)
         rows = None if change is None else change.now.of(self.rows, epoch, old=True, new=True)
-        if rows is None:
+        return None if rows is None else self._each_row(rows)
+
+    def previous(self, epoch: Epoch, near: Near | None = None) -> exp.Query | None:
+        """What was in the window before this epoch: groups where they were kept, else rows."""
+        entries = epoch.old(self.name, self.schema)
+        if entries is not None:
+            # A set that begins anew in this epoch has let go of all that it knew.
+            return self._with_rows(entries.query, near)
+        change = self.change(epoch)
+        span = None if change is None else change.was
+        rows = None if span is None else span.of(self.rows, epoch, old=True, new=False)
+        return None if rows is None else self._each_row(rows)
+
+    def moved(self, epoch: Epoch, partials: Sequence[Partial]) -> exp.Query | None:
+        """What entered the window less what left it, by groups: all of it are differences."""
+        change = self.change(epoch)
+        if change is None or change.before is None:
             return None
+        enters = (
+            change.now.of(self.rows, epoch, old=False, new=True),
+            change.entered.of(self.rows, epoch, old=True, new=False),
+        )
+        left = None if change.left is None else change.left.of(self.rows, epoch, True, False)
+        parts = [
+            self._difference(rows, partials, leaves)
+            for rows, leaves in ((enters[0], False), (enters[1], False), (left, True))
+            if rows is not None
+        ]
+        if not parts:
+            return None
+        sums = {ROWS: _total(column(ROWS)), **{p.name: p.merge(column(p.name)) for p in partials}}
+        by = [column(name) for name in self.key_names]
+        return select(union_all(parts), {**keep(self.key_names), **sums}, (), by)
+
+    def _difference(self, rows: exp.Query, partials: Sequence[Partial], leaves: bool) -> exp.Query:
+        columns: dict[str, Sql] = {ROWS: _signed(exp.Count(this=exp.Star()), leaves)}
+        columns |= {p.name: _as(p, _signed(p.update.copy(), leaves)) for p in partials}
+        positions = [exp.Literal.number(i + 1) for i in range(len(self.keys))]
+        return select(rows, {**self._groups(), **columns}, group_by=positions)
+
+    def _with_rows(self, entries: exp.Query, near: Near | None) -> exp.Query:
+        entries = entries if near is None else near(entries)
+        return select(self._newest(entries), None, [column(ROWS) > exp.Literal.number(0)])
+
+    def _each_row(self, rows: exp.Query) -> exp.Query:
         states = {ROWS: number(1), **{p.name: state_of_row(p) for p in self._ordered()}}
         return select(rows, {**self._groups(), **states})
 
@@ -146,7 +199,7 @@ class TrailingSet(Store):
         change = self.change(epoch)
         if change is None:
             return
-        wanted = any(wish(epoch) for wish in self.wishes)
+        wanted = self.is_wanted(epoch)
         written = max((f.last for f in arrangement.files if f.last is not None), default=None)
         if not wanted or written != change.before:
             # What it knew is not of the last watermark: it begins anew from the window's rows.
@@ -157,19 +210,20 @@ class TrailingSet(Store):
             yield from self._look_at(epoch)
             return
         anew = change.before is None
-        parts: list[exp.Query] = []
-        old = None if anew else epoch.old(self.name, self.schema)
-        if old is not None:
-            parts.append(self._entries(old.query))
         enters = [change.now.of(self.rows, epoch, old=anew, new=True)]
         if not anew:
             enters.append(change.entered.of(self.rows, epoch, old=True, new=False))
-        parts += [self._states(rows, _ENTERS) for rows in enters if rows is not None]
+        moved = [(rows, _ENTERS) for rows in enters if rows is not None]
         left = None if change.left is None else change.left.of(self.rows, epoch, True, False)
         if left is not None:
-            parts.append(self._states(left, _LEAVES))
-        if len(parts) == (old is not None):
+            moved.append((left, _LEAVES))
+        if not moved:
             return
+        parts = [self._states(rows, kind) for rows, kind in moved]
+        old = None if anew else epoch.old(self.name, self.schema)
+        if old is not None:
+            touched = self._touched(old.query, [rows.copy() for rows, _ in moved])
+            parts.insert(0, self._entries(touched))
         updated = self._updated(union_all(parts))
         entered = column(_CAME) > exp.Literal.number(0)
         seen = yield from self._append(
@@ -289,17 +343,41 @@ class TrailingSet(Store):
         some = [column(ROWS) > exp.Literal.number(0)]
         return select(self._newest(stored), columns, some)
 
+    def _touched(self, stored: exp.Query, moved: list[exp.Query]) -> exp.Query:
+        """The entries of groups that rows enter or leave: the others stay as they are, unread but
+        for their keys."""
+        if not self.keys or not all(key.type.name in _PLAIN for key in self.keys):
+            return stored
+        positions = [exp.Literal.number(i + 1) for i in range(len(self.keys))]
+        named_keys = {f"__moved{i}": sql_of(key) for i, key in enumerate(self.keys)}
+        keys = union_all([select(rows, named_keys, group_by=positions) for rows in moved])
+        asked = select(keys, None, (), ()) if len(moved) == 1 else _distinct(keys, named_keys)
+        on = [
+            exp.NullSafeEQ(this=column(name), expression=column(f"__moved{i}"))
+            for i, name in enumerate(self.key_names)
+        ]
+        return (
+            exp.Select(expressions=[exp.Star()])
+            .from_(select(stored, None).subquery("l", copy=False), copy=False)
+            .join(
+                asked.subquery("r", copy=False),
+                on=exp.and_(*on, copy=False),
+                join_type="inner",
+                copy=False,
+            )
+        )
+
     def _states(self, rows: exp.Query, kind: int) -> exp.Query:
         """Groups of rows that enter or leave; those that leave with the opposite sign."""
         groups = self._groups()
         leaves = kind == _LEAVES
 
         def signed(value: Sql) -> Sql:
-            return exp.Neg(this=exp.paren(value)) if leaves else value
+            return _signed(value, leaves)
 
         columns: dict[str, Sql] = {ROWS: signed(exp.Count(this=exp.Star()))}
         for partial in self._ordered():
-            if _is_additive(partial):
+            if is_additive(partial):
                 columns[partial.name] = _as(partial, signed(partial.update.copy()))
             else:
                 columns[partial.name] = _null(partial) if leaves else partial.update.copy()
@@ -312,7 +390,7 @@ class TrailingSet(Store):
         return select(some, None).select(named(number(kind), _KIND), copy=False)
 
     def _extremes(self) -> list[Partial]:
-        return [p for p in self._ordered() if not _is_additive(p) and not _is_sum(p)]
+        return [p for p in self._ordered() if not is_additive(p) and not _is_sum(p)]
 
     def _updated(self, together: exp.Query) -> exp.Query:
         """The groups that were touched, with what entered added and what left taken off."""
@@ -329,7 +407,7 @@ class TrailingSet(Store):
                 some = exp.If(this=values.copy() > exp.Literal.number(0), true=merged)
                 merged = exp.Case(ifs=[some])
                 counted[_values(partial)] = values
-                if not _is_additive(partial):
+                if not is_additive(partial):
                     again.append(call("count", leaving[0].copy()) > exp.Literal.number(0))
             counted[partial.name] = merged
         for partial in self._extremes():
@@ -424,11 +502,19 @@ class WindowRows(Operator):
         return ()
 
 
+def _distinct(rows: exp.Query, names: Mapping[str, Sql]) -> exp.Select:
+    return select(rows, keep(names), (), [column(name) for name in names])
+
+
+def _signed(value: Sql, leaves: bool) -> Sql:
+    return exp.Neg(this=exp.paren(value)) if leaves else value
+
+
 def _is_sum(partial: Partial) -> bool:
     return partial.call is not None and partial.call.function == "sum"
 
 
-def _is_additive(partial: Partial) -> bool:
+def is_additive(partial: Partial) -> bool:
     """Whether what leaves can be subtracted, exactly."""
     counts = partial.call is not None and partial.call.function in ("count", "count_if")
     return counts or (_is_sum(partial) and partial.type != DOUBLE)

@@ -64,6 +64,11 @@ class WindowChange:
         return RowSpan(self._begin(self.after), self.after)
 
     @property
+    def was(self) -> RowSpan | None:
+        """The window at the watermark before; None where there was none yet."""
+        return None if self.before is None else RowSpan(self._begin(self.before), self.before)
+
+    @property
     def entered(self) -> RowSpan:
         """Where rows of earlier epochs lie that the watermark passed."""
         begin = self._begin(self.after)

@@ -2,7 +2,7 @@
 
 From the work on continuous aggregation join queries over data streams, which calls plans early and
 late aggregation plans. ``shape`` says which queries these are, ``sets`` what is aggregated below
-the join (its Rules 1 and 2), ``guards`` when what might fail is left to be computed there, and
-``describe`` tells people what was chosen and why. The rule that marks such aggregates is
-``early_aggregation``.
+the join (its Rules 1 and 2), ``guards`` when what might fail is left to be computed there,
+``upkeep`` whether an output can follow windows that move, and ``describe`` tells people what was
+chosen and why. The rule that marks such aggregates is ``early_aggregation``.
 """

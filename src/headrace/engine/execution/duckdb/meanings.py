@@ -195,13 +195,13 @@ def _pmod(arguments: RenderedArguments) -> str:
     return f"((({value}) % ({step}) + ({step})) % ({step}))"
 
 
-def _upper_half(arguments: RenderedArguments) -> str:
+def _upper_bits(arguments: RenderedArguments) -> str:
     # What a shift by more bits than there are does is another thing in each engine; bigints are
-    # cut in half.
+    # cut in two, or in three.
     value, places = arguments
-    if places != "32":
+    if places not in ("22", "32", "44"):
         raise Untranslatable(f"a shift by {places}")
-    return f"({value} >> 32)"
+    return f"({value} >> {places})"
 
 
 def _if(arguments: RenderedArguments) -> str:
@@ -241,7 +241,7 @@ _FUNCTIONS: dict[str, tuple[frozenset[str] | None, Callable[[RenderedArguments],
     "char_length": (frozenset({"string"}), _plain("length")),
     "length": (frozenset({"string"}), _plain("length")),
     "concat": (frozenset({"string"}), lambda a: f"({' || '.join(a)})"),
-    "shiftright": (frozenset({"bigint", "int"}), _upper_half),
+    "shiftright": (frozenset({"bigint", "int"}), _upper_bits),
     # Keeps Spark from moving conditions. DuckDB does move them: what then raises is asked of Spark.
     "monotonically_increasing_id": (_ANY, lambda _: "CAST(0 AS BIGINT)"),
     "isnotnull": (_ANY, lambda a: f"({a[0]} IS NOT NULL)"),

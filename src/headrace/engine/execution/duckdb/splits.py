@@ -122,7 +122,7 @@ def _joined(left: list[Cut], right: list[Cut], join: exp.Join) -> list[Cut]:
     found: list[Cut] = []
     for condition in on.flatten() if isinstance(on, exp.And) else (on,):
         bare = condition.unnest()
-        if not isinstance(bare, exp.EQ):
+        if not isinstance(bare, exp.EQ | exp.NullSafeEQ):
             continue
         a, b = _column(bare.this), _column(bare.expression)
         for ours in left:
