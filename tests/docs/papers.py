@@ -167,6 +167,7 @@ PAPERS = (
             Part("Rule 1", "what a set groups by"),
             Part("Rule 2", "what a set computes"),
             Part("Section 6.1", "the steps for each row that comes or goes"),
+            Part("Figure 5", "the output follows what enters and leaves the windows"),
             Part(
                 "Section 6.2",
                 "all plans give the same rows",

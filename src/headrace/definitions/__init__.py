@@ -2,8 +2,8 @@
 
 ``definition`` is what one is, with the building blocks that all others use. ``partials`` takes
 aggregates apart into states that can be stored (``moments``: of variances and correlations;
-``coalescing``: of rows that are all alike), ``key_bits`` counts different keys, ``windows`` places
-rows and panes into windows, ``lateness`` says which rows are late. ``join_shape`` is what a join
-that runs as one operator looks like, ``join_conditions`` what its conditions on time are in SQL,
-and ``join_tree`` the joins in an order.
+``exact_partials``: such as can be subtracted; ``coalescing``: of rows that are all alike),
+``key_bits`` counts different keys, ``windows`` places rows and panes into windows, ``lateness``
+says which rows are late. ``join_shape`` is what a join that runs as one operator looks like,
+``join_conditions`` what its conditions on time are in SQL, and ``join_tree`` the joins in an order.
 """
