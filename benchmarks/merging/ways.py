@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.harness.report import Setup
 from benchmarks.merging.query_sets import GeneratedQuery
 from headrace.merge import GlobalPlan, MergeStrategy, Scope
+from headrace.merge.solver import SOLVER_STEPS
 from headrace.native.compare import Case
 from headrace.plan.nodes import Sink
 
@@ -33,12 +34,12 @@ class Way:
     """A strategy, and how it is set."""
 
     strategy: MergeStrategy
-    solver_ms: int = 20
+    solver_steps: int = SOLVER_STEPS
     source_index: bool = True
 
     @property
     def name(self) -> str:
-        solver = "" if self.solver_ms else ", no solver"
+        solver = "" if self.solver_steps else ", no solver"
         return f"{self.strategy.value}{solver}{'' if self.source_index else ', no index'}"
 
     def empty_plan(self, scope: Scope) -> GlobalPlan:
@@ -46,14 +47,14 @@ class Way:
             self.strategy,
             scope,
             unbounded=True,
-            solver_ms=self.solver_ms,
+            solver_steps=self.solver_steps,
             use_source_index=self.source_index,
         )
 
 
 HB, HB_PLUS = Way(MergeStrategy.HB), Way(MergeStrategy.HB_PLUS)
 SM, SM_PLUS, SM_BU = Way(MergeStrategy.SM), Way(MergeStrategy.SM_PLUS), Way(MergeStrategy.SM_BU)
-NO_SOLVER = replace(SM, solver_ms=0)
+NO_SOLVER = replace(SM, solver_steps=0)
 #: Structural analysis compares with one query after the other, and is for whole queries only.
 WAYS = {
     Scope.COMPLETE: (HB, HB_PLUS, Way(MergeStrategy.STRUCTURAL), SM, SM_PLUS, SM_BU),

@@ -10,6 +10,7 @@ from math import inf
 
 from headrace.cost.jobs import ROWS_PER_JOB
 from headrace.errors import DurationError, SettingError
+from headrace.merge.solver import SOLVER_STEPS
 from headrace.names import folded
 from headrace.optimizer import JOIN_RULES, RULES
 from headrace.optimizer.probing.strategies import STRATEGIES
@@ -374,10 +375,12 @@ SETTINGS: tuple[Setting, ...] = (
         "or as if numbers had no bounds: queries are then equal where neither overflows.",
     ),
     Setting(
-        "merge.solverMs",
-        "20",
+        "merge.solverSteps",
+        str(SOLVER_STEPS),
         _count,
-        "Milliseconds that the SMT solver may take to prove two predicates equal; 0 never asks it.",
+        "Steps, by its own count, that the SMT solver may take to prove two predicates equal; 0 "
+        "never asks it. Steps and not time, so that what is merged does not depend on how busy the "
+        "machine is.",
     ),
     Setting(
         "merge.sharedRows",
@@ -517,7 +520,7 @@ class Settings:
     join_passes: str
     merge_strategy: str
     merge_arithmetic: str
-    merge_solver_ms: int
+    merge_solver_steps: int
     shared_rows: int
     probe_use: str
     probe_strategy: str

@@ -266,7 +266,7 @@ def test_text_that_published_sets_share(published: Path) -> None:
     add_all(plan, queries)
     assert round(repeated(lines), 2) == reference
     assert repeated([_with_windows_in_seconds(line) for line in lines]) == plan.sharing_efficiency
-    matcher = make_matcher(MergeStrategy.HB_PLUS, unbounded=True, solver_ms=0)
+    matcher = make_matcher(MergeStrategy.HB_PLUS, unbounded=True, solver_steps=0)
     roots = [matcher.root(query.input) for query in queries]
     windows = [tuple(re.findall(_WINDOW, line)) for line in lines]
     assert round(repeated(list(zip(roots, windows, strict=True))), 2) == sorted_reference

@@ -40,7 +40,7 @@ def sink(name: str, sql: str) -> Sink:
 
 def merged(*queries: str, unbounded: bool = False, apart: tuple[str, ...] = ()) -> list[Sink]:
     """The plans that queries run that come one after the other: q0, q1, …"""
-    merging = Merging(MergeStrategy.SM_PLUS, unbounded, solver_ms=PATIENCE)
+    merging = Merging(MergeStrategy.SM_PLUS, unbounded, solver_steps=PATIENCE)
     sinks: dict[str, Sink] = {}
     for number, sql in enumerate(queries):
         sinks[f"q{number}"] = sink(f"q{number}", sql)

@@ -54,7 +54,7 @@ PATIENCE = 1_000
 
 
 def filled(strategy: MergeStrategy, scope: Scope, *sinks: Sink, **options: Any) -> GlobalPlan:
-    plan = GlobalPlan(strategy, scope, solver_ms=PATIENCE, **options)
+    plan = GlobalPlan(strategy, scope, solver_steps=PATIENCE, **options)
     for sink in sinks:
         plan.add(sink)
     return plan

@@ -257,7 +257,7 @@ def test_near_misses(pair: str, arithmetic: str) -> None:
 @pytest.mark.parametrize("pair", DIFFERENT_UNSEEN)
 def test_near_misses_by_what_spark_would_do(pair: str, strategy: MergeStrategy) -> None:
     one, other = map(plan_of, DIFFERENT_UNSEEN[pair])
-    merger = make_matcher(strategy, unbounded=False, solver_ms=PATIENCE)
+    merger = make_matcher(strategy, unbounded=False, solver_steps=PATIENCE)
     assert merger.root(one) != merger.root(other)
 
 
@@ -288,7 +288,7 @@ def test_near_misses_of_strategies_that_go_by_the_writing(
     pair: str, strategy: MergeStrategy
 ) -> None:
     one, other = map(plan_of, (DIFFERENT | DIFFERENT_BY_ERRORS | DIFFERENT_IF_EXACT)[pair])
-    merger = make_matcher(strategy, unbounded=False, solver_ms=0)
+    merger = make_matcher(strategy, unbounded=False, solver_steps=0)
     assert merger.root(one) != merger.root(other)
 
 
@@ -304,7 +304,7 @@ def test_near_misses_of_strategies_that_go_by_the_writing(
 )
 def test_zero_and_minus_zero(strategy: MergeStrategy) -> None:
     """``d + 0.0`` is 0.0 where ``d`` is -0.0, and ``d + -0.0`` is not."""
-    merger = make_matcher(strategy, unbounded=False, solver_ms=0)
+    merger = make_matcher(strategy, unbounded=False, solver_steps=0)
     plans = [
         Project(READINGS, (Named("x", Call("+", (Column("d", DOUBLE), zero), DOUBLE)),))
         for zero in (Literal(0.0, DOUBLE), Literal(-0.0, DOUBLE))

@@ -21,6 +21,7 @@ from headrace.merge.polynomials import (
     variables_of,
 )
 from headrace.merge.ranges import combine, fits, range_of_type
+from headrace.merge.rebuilding import Rebuilding
 from headrace.merge.terms import Terms
 from headrace.plan.expressions import Call, Cast, Column, Expr, Literal
 from headrace.plan.types import (
@@ -534,9 +535,10 @@ def test_renaming_leaves_gives_the_same_of_another() -> None:
         Cast(N, STRING),
         Literal(None, INT),
     ]
+    moving = Rebuilding(conditions, leaves={one: two})
     for expr in exprs:
-        moved = terms.renamed(terms.term(expr, first), {one: two}, {})
+        moved = moving.rebuilt(terms.term(expr, first))
         assert moved == terms.term(expr, second), str(expr)
-        assert terms.renamed(moved, {one: two}, {}) == moved
+        assert moving.rebuilt(moved) == moved
         parts = conditions.true_parts(moved) if expr.type == BOOLEAN else []
         assert all(part < len(terms.forms) for part in parts)

@@ -122,7 +122,7 @@ def merge(
         plans = _plans(pipeline, settings, debug=bool(context.obj))
         planned = time.perf_counter()
         merged = _merged(
-            pipeline.queries, plans, chosen, scope, arithmetic, settings.merge_solver_ms
+            pipeline.queries, plans, chosen, scope, arithmetic, settings.merge_solver_steps
         )
         ended = time.perf_counter()
     described = describe(merged)
@@ -148,7 +148,7 @@ def _merged(
     strategy: str,
     scope: ScopeName,
     arithmetic: Arithmetic,
-    solver_ms: int,
+    solver_steps: int,
 ) -> GlobalPlan:
     """As an engine does it, where parts are shared: whatever columns are called."""
     from headrace.merge import GlobalPlan, MergeStrategy, Scope
@@ -163,8 +163,8 @@ def _merged(
         for query, plan in zip(queries, plans, strict=True)
     }
     if scope is ScopeName.partial:
-        return planned_together(Merging(found, unbounded, solver_ms), sinks)
-    matcher = make_matcher(found, unbounded, solver_ms, named=False)
+        return planned_together(Merging(found, unbounded, solver_steps), sinks)
+    matcher = make_matcher(found, unbounded, solver_steps, named=False)
     merged = GlobalPlan(found, Scope.COMPLETE, matcher=matcher)
     merged.change(sinks.values())
     return merged

@@ -20,7 +20,7 @@ def planner_policy(settings: Settings) -> PlannerPolicy:
         least_gain=settings.least_gain,
         merge_strategy=MergeStrategy.named(settings.merge_strategy),
         merge_unbounded=settings.merge_arithmetic == "unbounded",
-        merge_solver_ms=settings.merge_solver_ms,
+        merge_solver_steps=settings.merge_solver_steps,
         window_sharing=Sharing(settings.window_sharing),
         window_cost_model=CostModel(settings.window_cost_model),
         window_closing=settings.window_closing,

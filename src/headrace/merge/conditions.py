@@ -12,23 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.merge.polynomials import (
-    ONE,
-    Items,
-    add,
-    at_most_zero,
-    constant_and_body,
-    is_zero,
-    variables_of,
-)
+from headrace.merge.bounds import Bounds
+from headrace.merge.comparisons import NEGATED, Comparisons, is_ordered, meet_without_rounding
+from headrace.merge.constants import exact, instant
+from headrace.merge.polynomials import Items, variables_of
+from headrace.merge.spelling import spelt
 from headrace.merge.terms import Environment, Terms
 from headrace.optimizer.safety import raises_itself
 from headrace.plan.expressions import Call, Expr, Literal
-from headrace.plan.types import BOOLEAN, STRING
-
-_MIRRORED = {">": "<", ">=": "<="}
-_NEGATED = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_ORDERED = frozenset({"<", "<="})
+from headrace.plan.types import BIGINT, BOOLEAN, DataType
 
 #: The condition under which a filter keeps a row: conditions that must all be true, in any order,
 #: and between them those that might raise, each in its place.
@@ -59,13 +51,17 @@ class Conditions:
         self.true = terms.intern(("true",))
         self.false = terms.intern(("false",))
         self.unknown = terms.intern(("null", BOOLEAN.name))
+        self.comparisons = Comparisons(terms, self.true, self.false, self.unknown)
+        self._bounds = Bounds(terms, self.true, self.false)
         self._simplified: dict[frozenset[int], frozenset[int]] = {}
         terms.condition = self.value
+        terms.truth = self.truth
 
     # Three-valued
 
     def value(self, expr: Expr, columns: Environment, negated: bool = False) -> int:
         """A boolean expression as a term: true, false or NULL on the same rows."""
+        expr = spelt(expr)
         if isinstance(expr, Literal):
             return self._literal(expr, negated)
         if isinstance(expr, Call):
@@ -74,22 +70,24 @@ class Conditions:
                 return self.value(arguments[0], columns, not negated)
             if function in ("and", "or"):
                 joined = "or" if (function == "or") != negated else "and"
-                return self._joined(joined, [self.value(a, columns, negated) for a in arguments])
-            if function in _NEGATED:
-                chosen = _NEGATED[function] if negated else function
+                return self.joined(joined, [self.value(a, columns, negated) for a in arguments])
+            if function in NEGATED:
+                chosen = NEGATED[function] if negated else function
                 return self.comparison(chosen, arguments[0], arguments[1], columns)
             if function in ("isnull", "isnotnull"):
                 inner = self.terms.term(arguments[0], columns)
-                return self._null_test(inner, (function == "isnull") != negated)
+                return self.null_test(inner, (function == "isnull") != negated)
             if function == "in" and _compares_one_by_one(arguments):
                 chosen = "!=" if negated else "="
-                return self._joined(
+                return self.joined(
                     "and" if negated else "or",
                     [self.comparison(chosen, arguments[0], a, columns) for a in arguments[1:]],
                 )
-            if function == "like" and _is_plain_text(arguments):
-                chosen = "!=" if negated else "="
-                return self.comparison(chosen, arguments[0], arguments[1], columns)
+            if function == "<=>":
+                left, right = arguments
+                equal = self._safe_equality(left, right, columns, negated)
+                if equal is not None:
+                    return equal
             return self._boolean(self.terms.opaque(expr, columns), negated)
         return self._boolean(self.terms.term(expr, columns), negated)
 
@@ -101,16 +99,83 @@ class Conditions:
     def _boolean(self, term: int, negated: bool) -> int:
         return self.terms.intern(("fails", term), self.terms.raises(term)) if negated else term
 
-    def _null_test(self, term: int, wants_null: bool) -> int:
+    def null_test(self, term: int, wants_null: bool) -> int:
         """Whether a term is NULL; a sum is if one of its parts is."""
         terms = self.terms
+        if terms.is_null(term):
+            return self.true if wants_null else self.false
         kind = "isnull" if wants_null else "notnull"
         parts = [terms.intern((kind, part), terms.raises(part)) for part in terms.parts(term)]
         if not parts:
             return self.false if wants_null else self.true
-        return self._joined("or" if wants_null else "and", parts)
+        return self.joined("or" if wants_null else "and", parts)
 
-    def _joined(self, kind: str, parts: list[int]) -> int:
+    def negated(self, condition: int) -> int:
+        """NOT, carried down to what cannot be turned."""
+        terms = self.terms
+        form = terms.forms[condition]
+        match form[0]:
+            case "true":
+                return self.false
+            case "false":
+                return self.true
+            case "null":
+                return condition
+            case "fails":
+                return int(form[1])
+            case "isnull" | "notnull":
+                other = "notnull" if form[0] == "isnull" else "isnull"
+                return terms.intern((other, form[1]), terms.raises(condition))
+            case "and" | "or":
+                other = "or" if form[0] == "and" else "and"
+                return self.joined(other, [self.negated(part) for part in form[1]])
+            case "linear":
+                a, gone = dict(form[2]), form[3]
+                op = {"<=": ">", "=": "!=", "!=": "="}[form[1]]
+                return self.comparisons.of_numbers(op, a, {}, gone)
+            case "compare" if isinstance(form[1], str) and form[1] in NEGATED:
+                turned = (form[0], NEGATED[form[1]], *form[2:])
+                if is_ordered(form[2]) and terms.is_constant(form[4]):
+                    return terms.intern(turned, terms.raises(condition))
+                kinds = DataType(form[2][0]), DataType(form[2][1])
+                raises = terms.raises(condition)
+                return self.comparisons.of(turned[1], kinds, form[3], form[4], raises)
+            case _:
+                return self._boolean(condition, negated=True)
+
+    def of_flags(
+        self, function: str, kinds: tuple[DataType, DataType], first: int, second: int
+    ) -> int | None:
+        """``flag = TRUE`` and its like, as a condition; None for anything else."""
+        if kinds != (BOOLEAN, BOOLEAN) or function not in ("=", "!="):
+            return None
+        for one, other in ((first, second), (second, first)):
+            if other in (self.true, self.false):
+                return one if (other == self.true) == (function == "=") else self.negated(one)
+        return None
+
+    def counted(self, term: int, kind: DataType | None) -> int:
+        """A constant that stands for a decimal or a time, as the whole number that is counted."""
+        value = self.terms.value_of(term)
+        if value is None or kind is None or kind.is_integer:
+            return term
+        ticks = instant(value)
+        if kind.is_decimal:
+            amount = exact(value)
+            assert amount is not None
+            ticks = int(amount * 10 ** kind.decimal_parameters[1])
+        return term if ticks is None else self.terms.constant(ticks, BIGINT)
+
+    def times(self, said: tuple[object, ...], left: int, right: int) -> int:
+        """A condition on the times of two rows; which of them stands left is no matter."""
+        if right < left:
+            left, right = right, left
+            if said[0] == "within":
+                lower, upper = (None if b is None else -b for b in (said[2], said[1]))  # type: ignore[operator]
+                said = ("within", lower, upper)
+        return self.terms.intern(("compare", said, (), left, right))
+
+    def joined(self, kind: str, parts: list[int]) -> int:
         forms = self.terms.forms
         flat: list[int] = []
         for part in parts:
@@ -128,54 +193,39 @@ class Conditions:
         return self.terms.intern((kind, tuple(sorted(kept))))
 
     def comparison(self, function: str, left: Expr, right: Expr, columns: Environment) -> int:
-        first, second = self.terms.term(left, columns), self.terms.term(right, columns)
-        exchangeable = self.terms.in_any_order((first, second))
-        if exchangeable and left.type.is_integer and right.type.is_integer:
-            return self._of_numbers(function, first, second)
         if function in ("=", "!="):
             for one, other in ((left, right), (right, left)):
                 is_boolean_literal = isinstance(other, Literal) and isinstance(other.value, bool)
                 if is_boolean_literal and one.type == BOOLEAN:
                     return self.value(one, columns, (function == "=") != other.value)  # type: ignore[attr-defined]
-        kinds = (left.type.name, right.type.name)
-        mirrored = function in _MIRRORED
-        if function in ("=", "!="):
-            mirrored = (kinds[1], second) < (kinds[0], first)
+        first, second = self.terms.term(left, columns), self.terms.term(right, columns)
         # It may bring an operand to the other's type, which is a cast like any other.
         casts = raises_itself(Call(function, (left, right), BOOLEAN))
-        if mirrored and exchangeable and not casts:
-            function = _MIRRORED.get(function, function)
-            first, second, kinds = second, first, (kinds[1], kinds[0])
-        raises = casts or self._any_raises((first, second))
-        return self.terms.intern(("compare", function, kinds, first, second), raises)
+        return self.comparisons.of(function, (left.type, right.type), first, second, casts)
 
-    def _of_numbers(self, function: str, left: int, right: int) -> int:
-        """A comparison of whole numbers: a polynomial, against zero."""
-        if function in _MIRRORED:
-            function, left, right = _MIRRORED[function], right, left
-        (a, gone_a), (b, gone_b) = self.terms.as_polynomial(left), self.terms.as_polynomial(right)
-        difference = add(a, b, -1)
-        both = gone_a | gone_b | {v for m in (*a, *b) for v in m}
-        if function in _ORDERED:
-            if function == "<":
-                difference = add(difference, {ONE: 1})
-            items, op = at_most_zero(difference), "<="
-        else:
-            items, op = is_zero(difference), function
-            if op == "!=" and isinstance(items, bool):
-                items = not items
-        if isinstance(items, bool):
-            truth: Items = () if items else (((), 1),)
-            if not both:
-                return self.true if items else self.false
-            return self.terms.intern(("linear", "<=", truth, both), self._any_raises(both))
-        gone = both - variables_of(items)
-        return self.terms.intern(("linear", op, items, gone), self._any_raises(both))
-
-    def _any_raises(self, parts: Iterable[int]) -> bool:
-        return any(map(self.terms.raises, parts))
+    def _safe_equality(
+        self, left: Expr, right: Expr, columns: Environment, negated: bool
+    ) -> int | None:
+        """``a <=> b`` beside a constant: equal, and there. None where both may be anything."""
+        if isinstance(left, Literal):
+            left, right = right, left
+        if not isinstance(right, Literal) or raises_itself(Call("=", (left, right), BOOLEAN)):
+            return None
+        value = self.terms.term(left, columns)
+        if self.terms.raises(value):
+            return None
+        if right.value is None:
+            return self.null_test(value, not negated)
+        equal = self.comparison("!=" if negated else "=", left, right, columns)
+        return self.joined(
+            "or" if negated else "and", [equal, self.null_test(value, wants_null=negated)]
+        )
 
     # Two-valued
+
+    def truth(self, condition: int) -> int:
+        """A number for the rows on which a condition is true."""
+        return self.number(self.both((), self.true_parts(condition)))
 
     def where(self, predicate: Predicate, expr: Expr, columns: Environment) -> Predicate:
         """A predicate with one condition more."""
@@ -213,25 +263,30 @@ class Conditions:
         return [condition]
 
     def _true_linear(self, op: str, items: Items, vanished: frozenset[int]) -> list[int]:
-        present = [self.terms.intern(("notnull", v)) for v in sorted(vanished)]
+        there = {part for variable in vanished for part in self.terms.parts(variable)}
+        present = [self.terms.intern(("notnull", part)) for part in sorted(there)]
         if variables_of(items):
             return [self.terms.intern(("linear", op, items, frozenset())), *present]
         return present if not items else [self.false]
 
     def _true_or(self, parts: tuple[int, ...]) -> list[int]:
-        choices: set[int] = set()
+        choices: set[frozenset[int]] = set()
         for part in parts:
             inner = self.simplified(frozenset(self.true_parts(part)))
             if not inner:
                 return []
             if self.false in inner:
                 continue
-            choices.add(self.terms.intern(("all", tuple(sorted(inner)))))
+            choices.add(inner)
         if not choices:
             return [self.false]
-        if len(choices) == 1:
-            return list(self.terms.forms[choices.pop()][1])
-        return [self.terms.intern(("any", tuple(sorted(choices))))]
+        # What all choices say need not be chosen.
+        common = frozenset.intersection(*choices)
+        rest = {choice - common for choice in choices}
+        if frozenset() in rest:
+            return sorted(common)
+        chosen = sorted(self.terms.intern(("all", tuple(sorted(choice)))) for choice in rest)
+        return [*sorted(common), self.terms.intern(("any", tuple(chosen)))]
 
     def number(self, predicate: Predicate) -> int:
         """A predicate in one spelling."""
@@ -250,7 +305,7 @@ class Conditions:
         """The same conjunction without what the rest of it says already."""
         shortest = self._simplified.get(parts)
         if shortest is None:
-            shortest = self._without_known_presence(self._tightened(parts))
+            shortest = self._without_known_presence(self._bounds.tightened(parts))
             self._simplified[parts] = shortest
         return shortest
 
@@ -263,89 +318,12 @@ class Conditions:
         present: set[int] = set()
         for part in parts:
             form = forms[part]
-            if form[0] == "linear":
-                present |= variables_of(form[2])
-            elif form[0] == "compare":
-                present |= {form[3], form[4]}
+            if form[0] in ("linear", "compare", "var", "call", "cast", "fails"):
+                present |= self.terms.parts(part)
         return frozenset(part for part in parts if tested.get(part) not in present)
-
-    def _tightened(self, parts: frozenset[int]) -> frozenset[int]:
-        """Bounds of one and the same sum, taken together."""
-        forms = self.terms.forms
-        bounds: dict[Items, list[tuple[str, int, int, int]]] = {}
-        for part in parts:
-            form = forms[part]
-            if form[0] != "linear":
-                continue
-            constant, body = constant_and_body(form[2])
-            sign = 1 if body[0][1] > 0 else -1
-            if sign < 0:
-                body = tuple((m, -c) for m, c in body)
-            bounds.setdefault(body, []).append((form[1], sign, constant, part))
-        result = set(parts)
-        for body, found in bounds.items():
-            if len(found) > 1:
-                result -= {part for *_, part in found}
-                result |= self._interval(body, found)
-        return frozenset(result)
-
-    def _interval(self, body: Items, found: list[tuple[str, int, int, int]]) -> set[int]:
-        """``body`` between bounds, without some values, in the fewest conditions."""
-        low: int | None = None
-        high: int | None = None
-        excluded = set()
-        for op, sign, constant, _ in found:
-            # sign * body + constant (op) 0
-            value = -constant * sign
-            if op == "!=":
-                excluded.add(value)
-                continue
-            if op == "=" or sign > 0:
-                high = value if high is None else min(high, value)
-            if op == "=" or sign < 0:
-                low = value if low is None else max(low, value)
-        while low is not None and low in excluded:
-            low += 1
-        while high is not None and high in excluded:
-            high -= 1
-        if low is not None and high is not None and low > high:
-            # Nothing can be true; the other conditions stay, to tell such queries apart.
-            return {self.false, *(part for *_, part in found)}
-        conditions = set()
-        if low is not None and low == high:
-            conditions.add(self._bound("=", body, 1, low))
-        else:
-            if low is not None:
-                conditions.add(self._bound("<=", body, -1, low))
-            if high is not None:
-                conditions.add(self._bound("<=", body, 1, high))
-        for value in excluded:
-            if (low is None or value > low) and (high is None or value < high):
-                conditions.add(self._bound("!=", body, 1, value))
-        return conditions
-
-    def _bound(self, op: str, body: Items, sign: int, value: int) -> int:
-        polynomial = {m: sign * c for m, c in body}
-        polynomial[ONE] = -sign * value
-        items = at_most_zero(polynomial) if op == "<=" else is_zero(polynomial)
-        if isinstance(items, bool):
-            return self.true if items else self.false
-        return self.terms.intern(("linear", op, items, frozenset()))
 
 
 def _compares_one_by_one(arguments: tuple[Expr, ...]) -> bool:
     """Whether ``x IN (a, b)`` is ``x = a OR x = b``: Spark brings all of them to one type first."""
     kinds = {argument.type for argument in arguments if argument.type.name != "void"}
-    return len(kinds) <= 1 or all(kind.is_integer for kind in kinds)
-
-
-def _is_plain_text(arguments: tuple[Expr, ...]) -> bool:
-    """Whether a LIKE has a pattern that stands for itself alone."""
-    if len(arguments) != 2 or arguments[0].type != STRING:
-        return False
-    pattern = arguments[1]
-    return (
-        isinstance(pattern, Literal)
-        and isinstance(pattern.value, str)
-        and not any(char in pattern.value for char in "%_\\")
-    )
+    return len(kinds) <= 1 or meet_without_rounding(*kinds)

@@ -22,8 +22,8 @@ from headrace.merge.containment import (
     single_branches,
 )
 from headrace.merge.equality import Equality
-from headrace.merge.signature import Signature
-from headrace.merge.terms import Terms
+from headrace.merge.signature import SelectBlock
+from headrace.merge.signer import Signer
 from headrace.optimizer.safety import can_raise
 from headrace.plan.expressions import AggregateCall
 from headrace.plan.nodes import Aggregate, Node
@@ -39,32 +39,39 @@ _NEVER_OVERFLOW = frozenset({"count", "min", "max", "bool_or", "bool_and", "any"
 _SUMMED_SAFELY = frozenset({"tinyint", "smallint", "int", "float", "double"})
 
 
-def grouping_shape(node: Aggregate, meanings: Meanings, terms: Terms) -> Hashable | None:
+def grouping_shape(node: Aggregate, meanings: Meanings, signer: Signer) -> Hashable | None:
     """What aggregates must agree on for one to hold groups of the other; None if none can."""
-    if node.from_sets or node.sharing or len(meanings[id(node.input)].branches) != 1:
+    below = meanings[id(node.input)]
+    if node.from_sets or node.sharing or len(below.branches) != 1:
         return None
-    (leaf,) = meanings[id(node)].branches[0].leaves
-    _, _, *grouping = terms.forms[leaf]
-    return ("groups", meanings[id(node.input)].branches[0].leaves, *grouping)
+    (branch,) = below.branches
+    return (
+        "groups",
+        branch.leaves,
+        tuple(sorted({signer.terms.term(key.expr, branch.columns) for key in node.keys})),
+        branch.columns[node.time.name],
+        tuple(sorted(map(repr, node.windows))),
+        tuple((branch.columns[w.time.name], repr(w.window)) for w in node.also),
+        "" if node.early == "auto" else node.early,
+    )
 
 
 def groups_within(
     node: Aggregate, meanings: Meanings, equality: Equality, container: Container
 ) -> Node | None:
     """An aggregate as groups of a wider one of the same shape, or None where it is not known."""
-    theirs = container.node
+    theirs, signer = container.node, equality.signer
     assert isinstance(theirs, Aggregate)
     below, below_theirs = meanings[id(node.input)], container.meanings[id(theirs.input)]
     branches = single_branches(equality, below, below_theirs)
-    terms = equality.signer.terms
     # It meets rows that this query's filter would have kept away from it.
-    if branches is None or not _is_safe(theirs, terms.unbounded):
+    if branches is None or not _is_safe(theirs, signer.terms.unbounded):
         return None
     beyond = implication(equality, branches[0].predicate, branches[1].predicate)
     if beyond is None:
         return None
     keys: Names = {
-        (terms.forms[container.meaning.columns[key.name]][2][1], key.expr.type): key.name
+        (signer.terms.term(key.expr, branches[1].columns), key.expr.type): key.name
         for key in theirs.keys
         if key.expr.type.name in _PLAIN_KEYS
     }
@@ -72,16 +79,23 @@ def groups_within(
     if residual is None:
         return None
     names: Names = {
-        (what, kind): name for name, what, kind in _columns(theirs, container.meaning, terms)
+        (what, kind): name for name, what, kind in _columns(theirs, branches[1], signer)
     }
-    return read_through(container, residual, _columns(node, meanings[id(node)], terms), names)
+    return read_through(container, residual, _columns(node, branches[0], signer), names)
 
 
 def _columns(
-    node: Aggregate, meaning: Signature, terms: Terms
+    node: Aggregate, below: SelectBlock, signer: Signer
 ) -> list[tuple[str, object, DataType]]:
     """The columns of an aggregate: their names, what they are of the groups, and their types."""
-    return [(f.name, terms.forms[meaning.columns[f.name]][2], f.type) for f in node.schema]
+    what: dict[str, object] = {
+        key.name: ("key", signer.terms.term(key.expr, below.columns)) for key in node.keys
+    }
+    for named in node.aggregates:
+        assert isinstance(named.expr, AggregateCall)
+        what[named.name] = signer.aggregates.unsettled(named.expr, node, below)
+    # Beside these there are the window and its name.
+    return [(f.name, what.get(f.name, f.name), f.type) for f in node.schema]
 
 
 def _is_safe(node: Aggregate, unbounded: bool) -> bool:

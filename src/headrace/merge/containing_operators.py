@@ -108,7 +108,7 @@ def _operators(operator: SharedOperator) -> Iterator[SharedOperator]:
 def _shape(node: Join | Aggregate, meanings: Meanings, signer: Signer) -> Hashable | None:
     """What operators must agree on for one to hold rows of the other; None if none can."""
     if isinstance(node, Aggregate):
-        return grouping_shape(node, meanings, signer.terms)
+        return grouping_shape(node, meanings, signer)
     branches = meanings[id(node)].branches
     return ("join", branches[0].leaves) if len(branches) == 1 else None
 

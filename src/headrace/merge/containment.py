@@ -99,7 +99,7 @@ def filters_below(node: Node, meanings: Meanings) -> list[CanonicalConjunct]:
     conditions: list[CanonicalConjunct] = []
     while isinstance(node, Filter | Project):
         if isinstance(node, Filter):
-            columns = meanings[id(node)].columns
+            columns = meanings[id(node)].branches[0].columns
             conditions += [(conjunct, columns) for conjunct in conjuncts(node.predicate)]
         node = node.input
     return conditions
@@ -170,17 +170,18 @@ def join_within(
     branches = single_branches(equality, own, container.meaning)
     if branches is None:
         return None
-    beyond = implication(equality, branches[0].predicate, branches[1].predicate)
+    # As they are built: what is equal in the narrower one need not be so in the other.
+    ours, theirs = branches
+    beyond = implication(equality, ours.predicate, theirs.predicate)
     if beyond is None:
         return None
     names: Names = {
-        (term, container.plan.schema[name].type): name
-        for name, term in container.meaning.columns.items()
+        (term, container.plan.schema[name].type): name for name, term in theirs.columns.items()
     }
     conditions = [c for side in join.inputs for c in filters_below(side, meanings)]
-    conditions += [(conjunct, own.columns) for conjunct in conjuncts(join.residual)]
+    conditions += [(conjunct, ours.columns) for conjunct in conjuncts(join.residual)]
     residual = beyond.residual(conditions, names)
     if residual is None:
         return None
-    wanted = [(f.name, own.columns[f.name], f.type) for f in join.schema]
+    wanted = [(f.name, ours.columns[f.name], f.type) for f in join.schema]
     return read_through(container, residual, wanted, names)

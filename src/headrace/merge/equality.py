@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
+from headrace.merge.comparisons import is_ordered
 from headrace.merge.conditions import Predicate, raising_parts, safe_parts
 from headrace.merge.fingerprints import Fingerprints
 from headrace.merge.polynomials import is_linear, variables_of
@@ -24,8 +25,6 @@ from headrace.merge.signer import Signer
 from headrace.merge.solver import Solver, is_installed
 from headrace.merge.witnesses import Witnesses
 
-#: The forms of conditions that the solver can look into.
-_UNDERSTOOD = frozenset({"linear", "any", "all", "isnull", "notnull", "false"})
 #: Candidates that are shown to the solver for one operator.
 MOST_CANDIDATES = 4
 #: Candidates that rows at the bounds are tried on.
@@ -52,67 +51,64 @@ class Equality:
     named and ordered otherwise, and who merges puts a projection between.
     """
 
-    def __init__(self, signer: Signer, solver_ms: int, named: bool = True) -> None:
+    def __init__(self, signer: Signer, solver_steps: int, named: bool = True) -> None:
         self.signer = signer
         self._named = named
-        asks = solver_ms > 0 and is_installed()
-        self.solver = Solver(signer.terms, solver_ms) if asks else None
+        asks = solver_steps > 0 and is_installed()
+        self.solver = Solver(signer.terms, solver_steps) if asks else None
         self.fingerprints = Fingerprints(signer.terms)
         self.witnesses = Witnesses(signer.terms)
         self._hard: dict[int, bool] = {}
-        self._settled: dict[tuple[tuple[int, ...], int], int] = {}
+        self._settled: dict[tuple[tuple[int, ...], int], SelectBlock] = {}
         self._alike: dict[object, _Alike] = {}
         if self.solver is not None:
             signer.settle = self.settle
 
     def key(self, signature: Signature) -> int:
         """A number that equal operators share: their rows, and what they show of them."""
+        columns = self.signer.columns(signature)
         shown = sorted(
-            (f.name if self._named else "", f.type.name, signature.columns[f.name])
-            for f in signature.schema
+            (f.name if self._named else "", f.type.name, columns[f.name]) for f in signature.schema
         )
         core = self.signer.core(signature)
         return self.signer.terms.intern(("relation", core, tuple(shown)))
 
-    def settle(self, branch: SelectBlock) -> int:
-        """The number of a block's predicate, or of one before it that is proved equal."""
+    def settle(self, branch: SelectBlock) -> SelectBlock:
+        """A block, or one before it whose predicate is proved equal."""
         place = branch.leaves, branch.where
-        number = self._settled.get(place)
-        if number is None:
-            number = self._settled[place] = self._found(branch)
-        return number
+        first = self._settled.get(place)
+        if first is None:
+            first = self._settled[place] = self._found(branch)
+        return first
 
-    def _found(self, branch: SelectBlock) -> int:
-        parts = safe_parts(branch.predicate)
+    def _found(self, branch: SelectBlock) -> SelectBlock:
+        parts = safe_parts(branch.normal)
         if self.signer.conditions.false in parts:
             # Nothing comes out, whatever else it says; that is not worth a proof.
-            return branch.where
-        # A condition that is not understood may be true or not: where only one of two predicates
-        # has it, they differ, unless nothing satisfies either.
-        unknown = frozenset(part for part in parts if not self._is_understood(part))
-        shape = branch.leaves, raising_parts(branch.predicate), unknown
+            return branch
+        shape = branch.leaves, raising_parts(branch.normal)
         alike = self._alike.setdefault(shape, _Alike())
         if not alike.undecided and not any(map(self._is_hard_part, parts)):
             alike.unsampled.append(branch)
-            return branch.where
+            return branch
         alike.undecided = True
         for other in alike.unsampled:
             self._file(other, alike)
         alike.unsampled.clear()
-        equal = self._proved(branch.predicate, self._candidates(branch, alike))
+        equal = self._proved(branch.normal, self._candidates(branch, alike))
         if equal is not None:
             return self.settle(equal)
         self._file(branch, alike)
-        return branch.where
+        return branch
 
     def _file(self, branch: SelectBlock, alike: _Alike) -> None:
-        groups = alike.by_answers.setdefault(self.fingerprints.of(branch.predicate), {})
-        groups.setdefault(self._plain_parts(branch.predicate), []).append(branch)
+        groups = alike.by_answers.setdefault(self.fingerprints.of(branch.normal), {})
+        groups.setdefault(self._plain_parts(branch.normal), []).append(branch)
 
     def _candidates(self, branch: SelectBlock, alike: _Alike) -> Iterator[SelectBlock]:
         """Those that give the same answers, first of all those that agree on what is plain."""
-        groups = alike.by_answers.get(self.fingerprints.of(branch.predicate), {})
-        plain = self._plain_parts(branch.predicate)
+        groups = alike.by_answers.get(self.fingerprints.of(branch.normal), {})
+        plain = self._plain_parts(branch.normal)
         others = (group for known, group in groups.items() if known != plain)
         return chain(groups.get(plain, ()), chain.from_iterable(others))
 
@@ -125,25 +121,26 @@ class Equality:
         for other in islice(candidates, MOST_COMPARED):
             if proofs_tried == MOST_CANDIDATES:
                 return None
-            if self.witnesses.differ(predicate, other.predicate):
+            if self.witnesses.differ(predicate, other.normal):
                 continue
             proofs_tried += 1
-            if self.solver.equal(predicate, other.predicate):
+            if self.solver.equal(predicate, other.normal):
                 return other
         return None
 
     def _plain_parts(self, predicate: Predicate) -> frozenset[int]:
         return frozenset(part for part in safe_parts(predicate) if not self._is_hard_part(part))
 
-    def _is_understood(self, condition: int) -> bool:
-        return self.signer.terms.forms[condition][0] in _UNDERSTOOD
-
     def _is_hard_part(self, condition: int) -> bool:
         is_hard = self._hard.get(condition)
         if is_hard is None:
             form = self.signer.terms.forms[condition]
-            is_hard = form[0] == "any" or (
-                form[0] == "linear" and (not is_linear(form[2]) or len(variables_of(form[2])) > 1)
-            )
+            match form[0]:
+                case "linear":
+                    is_hard = not is_linear(form[2]) or len(variables_of(form[2])) > 1
+                case "compare":
+                    is_hard = is_ordered(form[2]) and not self.signer.terms.is_constant(form[4])
+                case kind:
+                    is_hard = kind == "any"
             self._hard[condition] = is_hard
         return is_hard

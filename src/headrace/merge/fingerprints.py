@@ -7,8 +7,11 @@ are unequal, and a hash finds the few that are worth one.
 from __future__ import annotations
 
 import random
+from fractions import Fraction
 
+from headrace.merge.comparisons import compares, is_ordered
 from headrace.merge.conditions import Predicate
+from headrace.merge.constants import place
 from headrace.merge.polynomials import Items
 from headrace.merge.terms import Terms
 
@@ -50,11 +53,42 @@ class Fingerprints:
             return 0
         if kind == "linear":
             return self._linear(form[1], form[2])
+        if kind == "compare" and is_ordered(form[2]):
+            return self._ordered(form[1], form[2][0], form[3], form[4])
         if kind in ("isnull", "notnull"):
             nulls = sum(1 << i for i, v in enumerate(self._column(form[1])) if v is None)
             return nulls if kind == "isnull" else _ALL & ~nulls
+        if kind in ("var", "call", "cast", "fails"):
+            flag = form[1] if kind == "fails" else condition
+            nulls = sum(1 << i for i, v in enumerate(self._column(flag)) if v is None)
+            truths = random.Random(f"condition {flag}").getrandbits(ROWS)
+            return (_ALL & ~truths if kind == "fails" else truths) & ~nulls
         # Not understood: any answers will do, as long as they are always the same.
         return random.Random(f"condition {condition}").getrandbits(ROWS)
+
+    def _ordered(self, op: str, kind: str, first: int, second: int) -> int:
+        bits = 0
+        sides = zip(self._places(first, kind), self._places(second, kind), strict=True)
+        for row, (one, other) in enumerate(sides):
+            if one is not None and other is not None:
+                bits |= compares(op, one, other) << row
+        return bits
+
+    def _places(self, term: int, kind: str) -> list[Fraction | None]:
+        """Where the values of a double or a text stand; NULL where ``_column`` has it."""
+        value = self._terms.value_of(term)
+        if value is not None:
+            return [place(value)] * ROWS
+        chance = random.Random(f"places {term}")
+        made: list[Fraction | None] = []
+        for row, counted in enumerate(self._column(term)):
+            if kind == "string":
+                length = row % 3
+                drawn = place("".join(chance.choice("abcmxAM01 ") for _ in range(length)))
+            else:
+                drawn = Fraction(chance.randint(-400, 400), (1, 2, 8, 100)[row % 4])
+            made.append(None if counted is None else drawn)
+        return made
 
     def _linear(self, op: str, items: Items) -> int:
         bits = 0

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.errors import QueryError
+from headrace.merge.solver import SOLVER_STEPS
 from headrace.merge.strategies import Matcher, MergeStrategy, make_matcher
 from headrace.plan.nodes import Node, Sink
 
@@ -84,16 +85,16 @@ class GlobalPlan:
         strategy: MergeStrategy = MergeStrategy.SM_PLUS,
         scope: Scope = Scope.PARTIAL,
         unbounded: bool = False,
-        solver_ms: int = 20,
+        solver_steps: int = SOLVER_STEPS,
         use_source_index: bool = True,
         matcher: Matcher | None = None,
     ) -> None:
         self.strategy = strategy
         self.scope = scope
         self._unbounded = unbounded
-        self._solver_ms = solver_ms
+        self._solver_steps = solver_steps
         self._use_source_index = use_source_index
-        self._matcher = matcher or make_matcher(strategy, unbounded, solver_ms)
+        self._matcher = matcher or make_matcher(strategy, unbounded, solver_steps)
         self._keeps_meanings = matcher is not None
         self._plans: dict[SourceKey, SharedPlan] = {}
         self._queries: dict[str, tuple[SharedPlan, Sink, str | None]] = {}
@@ -166,7 +167,7 @@ class GlobalPlan:
     def _forget_meanings(self) -> None:
         """Start anew with the live queries: meanings of those that left are kept by nobody."""
         live = [(sink, tenant) for _, sink, tenant in self._queries.values()]
-        self._matcher = make_matcher(self.strategy, self._unbounded, self._solver_ms)
+        self._matcher = make_matcher(self.strategy, self._unbounded, self._solver_steps)
         self._plans, self._queries, self._removed, self.total = {}, {}, 0, 0
         for sink, tenant in live:
             self.add(sink, tenant)

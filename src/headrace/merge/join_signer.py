@@ -15,9 +15,11 @@ Paper: Query Merging, Section 4.2.4.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.merge.conditions import Predicate, safe_parts
+from headrace.merge.rebuilding import Rebuilding
 from headrace.merge.signature import SelectBlock, Signature
 from headrace.plan.expressions import Expr
 from headrace.plan.join_graph import belongs, has_table
@@ -74,33 +76,38 @@ class JoinSigner:
         parts = [*safe_parts(ours.predicate), *safe_parts(theirs.predicate), *parts]
         predicate = self._conditions.both((), parts)
         leaves = tuple(sorted((*ours.leaves, *theirs.leaves)))
-        where = self._conditions.number(predicate)
-        return self._signer.made(node.schema, [SelectBlock(leaves, predicate, columns, where)])
+        return self._signer.made(node.schema, [self._signer.branch(leaves, predicate, columns)])
 
     def _side(self, join: Join, node: Node, side: Signature, alias: str | None) -> SelectBlock:
         """An input of a join as one block; one that is not stands there as a leaf."""
-        if len(side.branches) != 1 or self._raising(side) or not _is_part(join, node):
+        if len(side.branches) != 1 or self._might_raise(side) or not _is_part(join, node):
             return self._relation(side, alias)
         branch = side.branches[0]
         columns = {_qualified(name, alias): term for name, term in branch.columns.items()}
-        return SelectBlock(branch.leaves, branch.predicate, columns, branch.where)
+        return replace(branch, columns=columns)
 
     def _relation(self, side: Signature, alias: str | None) -> SelectBlock:
         """An input of a join that is not looked into."""
+        meanings = self._signer.columns(side)
         leaf = self._terms.intern(
             ("relation of its own", self._signer.core(side), self._raising(side))
         )
         columns = {
-            _qualified(f.name, alias): self._terms.variable(leaf, side.columns[f.name], f.type)
+            _qualified(f.name, alias): self._terms.variable(leaf, meanings[f.name], f.type)
             for f in side.schema
         }
         (branch,) = self._signer.leaf(side.schema, leaf, columns).branches
         return branch
 
+    def _might_raise(self, side: Signature) -> bool:
+        return any(
+            self._terms.raises(term) for branch in side.branches for term in branch.columns.values()
+        )
+
     def _raising(self, side: Signature) -> tuple[int, ...]:
         """The columns that might raise; one of a union is a term for each branch."""
         raising = set()
-        for meaning in side.columns.values():
+        for meaning in self._signer.columns(side).values():
             form = self._terms.forms[meaning]
             if any(map(self._terms.raises, form[1] if form[0] == "columns" else (meaning,))):
                 raising.add(meaning)
@@ -123,34 +130,26 @@ class JoinSigner:
                 changes[leaf] = fresh
         if not changes:
             return theirs
-        done: dict[int, int] = {}
-        parts = [terms.renamed(part, changes, done) for part in safe_parts(theirs.predicate)]
-        predicate = self._conditions.both((), parts)
-        columns = {n: terms.renamed(t, changes, done) for n, t in theirs.columns.items()}
-        return SelectBlock(tuple(leaves), predicate, columns, self._conditions.number(predicate))
+        renaming = Rebuilding(self._conditions, leaves=changes)
+        predicate = renaming.predicate(theirs.predicate)
+        columns = {name: renaming.rebuilt(term) for name, term in theirs.columns.items()}
+        return self._signer.branch(tuple(leaves), predicate, columns)
 
     def _equal(self, left: Expr, right: Expr, columns: dict[str, int]) -> list[int]:
         return self._conditions.true_parts(self._conditions.comparison("=", left, right, columns))
 
     def _time(self, time: JoinTime, columns: dict[str, int]) -> int:
         """A condition on the times of two rows; which of them stands left is no matter."""
-        left, right = columns[time.left.name], columns[time.right.name]
         match time:
             case SameWindow():
-                said: object = ("same window", repr(time.window))
-                left, right = sorted((left, right))
+                said: tuple[object, ...] = ("same window", repr(time.window))
             case SameSession():
                 said = ("same session", time.gap)
-                left, right = sorted((left, right))
             case IntervalBound():
-                lower, upper = time.lower, time.upper
-                if right < left:
-                    left, right = right, left
-                    lower, upper = (None if b is None else -b for b in (upper, lower))
-                said = ("within", lower, upper)
+                said = ("within", time.lower, time.upper)
             case _:
                 raise AssertionError(f"{type(time).__name__} is no condition that is known")
-        return self._terms.intern(("compare", said, (), left, right))
+        return self._conditions.times(said, columns[time.left.name], columns[time.right.name])
 
     # As written
 

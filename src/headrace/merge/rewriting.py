@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from headrace.merge.containing_operators import ContainingOperators
 from headrace.merge.global_plan import GlobalPlan, SharedOperator
+from headrace.merge.solver import SOLVER_STEPS
 from headrace.merge.strategies import Matcher, MeaningMatcher, MergeStrategy, make_matcher
 from headrace.plan.expressions import Column, Named, conjuncts
 from headrace.plan.join_graph import belongs
@@ -32,14 +33,14 @@ class Merging:
         self,
         strategy: MergeStrategy,
         unbounded: bool = False,
-        solver_ms: int = 20,
+        solver_steps: int = SOLVER_STEPS,
         cost: Callable[[Node], float | None] = lambda plan: None,
     ) -> None:
         self.strategy = strategy
         #: What a plan costs in rows, where that is known.
         self._cost = cost
         self._unbounded = unbounded
-        self._solver_ms = solver_ms
+        self._solver_steps = solver_steps
         self._matcher = self._made()
         self.global_plan = GlobalPlan(strategy, matcher=self._matcher)
         #: What each operator of the global plan runs, and what its columns mean.
@@ -53,7 +54,7 @@ class Merging:
 
     def _made(self) -> Matcher:
         # By meaning alone, whatever columns are called: a name costs a projection, not a plan.
-        return make_matcher(self.strategy, self._unbounded, self._solver_ms, named=False)
+        return make_matcher(self.strategy, self._unbounded, self._solver_steps, named=False)
 
     def update(
         self,

@@ -16,6 +16,7 @@ Paper: Query Merging, Section 4.1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.merge.conditions import Predicate
@@ -24,23 +25,33 @@ from headrace.plan.types import Schema
 
 @dataclass(slots=True)
 class SelectBlock:
-    """A select-project-join block. ``where`` is the number of its predicate."""
+    """A select-project-join block, as it is built on.
+
+    ``normal`` is its predicate in the one spelling of the whole block, and ``where`` the number of
+    that. Of the columns, ``labeled`` says which copy of a relation they are of, and then
+    ``equated`` what stands for them by the equations of the predicate.
+    """
 
     leaves: tuple[int, ...]
     predicate: Predicate
     columns: dict[str, int]
+    normal: Predicate
     where: int
+    labeled: Callable[[int], int]
+    equated: Callable[[int], int]
 
 
 @dataclass(slots=True)
 class Signature:
-    """What one operator puts out. ``columns`` are its columns with the number of their meaning.
+    """What one operator puts out. ``known_columns`` are its columns with the number of
+    their meaning.
 
     What two relations with an equal core have in common are their rows, whatever columns they show
-    of them; ``Signer.core`` finds it when it is asked for.
+    of them; ``Signer.core`` finds it when it is asked for, and ``Signer.columns`` what they show.
+    Either may take a proof.
     """
 
     branches: tuple[SelectBlock, ...]
-    columns: dict[str, int]
     schema: Schema
     known_core: int | None = None
+    known_columns: dict[str, int] | None = None

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.merge.conditions import Conditions
+from headrace.merge.aggregate_forms import AggregateForms, average_of, independent_keys
+from headrace.merge.conditions import Conditions, Predicate
 from headrace.merge.join_signer import JoinSigner
+from headrace.merge.normal_blocks import NormalBlocks
+from headrace.merge.rebuilding import Rebuilding
 from headrace.merge.signature import SelectBlock, Signature
 from headrace.merge.terms import Terms
 from headrace.plan.expressions import AggregateCall, Column, Expr
@@ -29,6 +32,7 @@ from headrace.plan.nodes import (
     Union,
 )
 from headrace.plan.types import STRING, WINDOW, Schema
+from headrace.plan.windows import Landmark, Trailing
 
 
 class Signer:
@@ -37,10 +41,12 @@ class Signer:
     def __init__(self, unbounded: bool = False) -> None:
         self.terms = Terms(unbounded)
         self.conditions = Conditions(self.terms)
-        self._nothing = self.conditions.number(())
-        #: The number of a block's predicate, or of one that is proved equal; set by ``Equality``.
-        self.settle: Callable[[SelectBlock], int] = lambda branch: branch.where
+        self._blocks = NormalBlocks(self.conditions)
+        #: A block, or one before it whose predicate is proved equal; set by ``Equality``.
+        self.settle: Callable[[SelectBlock], SelectBlock] = lambda branch: branch
         self._joins = JoinSigner(self)
+        self.aggregates = AggregateForms(self)
+        self.terms.quotient = average_of
 
     def signatures(self, plan: Node) -> dict[int, Signature]:
         """The signature of every operator of a plan, by the operator's identity."""
@@ -90,27 +96,57 @@ class Signer:
         """A number for the rows of a relation, whatever is shown of them."""
         if signature.known_core is None:
             only = signature.branches[0]
-            signature.known_core = self.terms.intern(("block", only.leaves, self.settle(only)))
+            signature.known_core = self.terms.intern(
+                ("block", only.leaves, self.settle(only).where)
+            )
         return signature.known_core
 
     def made(self, schema: Schema, branches: Sequence[SelectBlock]) -> Signature:
         if len(branches) == 1:
             # What its core is takes a proof at times, and nobody may ask.
-            return Signature(tuple(branches), branches[0].columns, schema)
-        settled = sorted(
-            ((b.leaves, self.settle(b), _columns_of(b, schema), n) for n, b in enumerate(branches)),
+            return Signature(tuple(branches), schema)
+        shown = [self._shown(branch) for branch in branches]
+        order = sorted(
+            # To put branches in one order; what their columns are called is no matter.
+            (
+                *(b.leaves, self.settle(b).where),
+                *(tuple(sorted(shown[n][name] for name in schema.names)), n),
+            )
+            for n, b in enumerate(branches)
         )
-        core = self.terms.intern(("union", tuple((leaves, where) for leaves, where, *_ in settled)))
-        branches = tuple(branches[number] for *_, number in settled)
+        core = self.terms.intern(("union", tuple((leaves, where) for leaves, where, *_ in order)))
         columns = {
-            name: self.terms.intern(("columns", tuple(b.columns[name] for b in branches)))
+            name: self.terms.intern(("columns", tuple(shown[n][name] for *_, n in order)))
             for name in schema.names
         }
-        return Signature(branches, columns, schema, core)
+        return Signature(tuple(branches[n] for *_, n in order), schema, core, columns)
+
+    def columns(self, signature: Signature) -> dict[str, int]:
+        """The columns of a relation, with the number of what each means."""
+        if signature.known_columns is None:
+            signature.known_columns = self._shown(signature.branches[0])
+        return signature.known_columns
+
+    def _shown(self, branch: SelectBlock) -> dict[str, int]:
+        return {name: self.settled(term, branch) for name, term in branch.columns.items()}
+
+    def settled(self, term: int, branch: SelectBlock) -> int:
+        """A term over a block's columns as it stands for all blocks of equal rows."""
+        # By the equations of the one that came first: proofs find some that no spelling shows.
+        return self.settle(branch).equated(branch.labeled(term))
+
+    def branch(
+        self, leaves: tuple[int, ...], predicate: Predicate, columns: dict[str, int]
+    ) -> SelectBlock:
+        """A block with its spelling as a whole."""
+        normal = self._blocks.block(leaves, predicate, columns)
+        where = self.conditions.number(normal.predicate)
+        labeled, equated = normal.labeled, normal.equated
+        return SelectBlock(leaves, predicate, columns, normal.predicate, where, labeled, equated)
 
     def leaf(self, schema: Schema, leaf: int, columns: dict[str, int]) -> Signature:
         """All rows of a relation that is not looked into."""
-        return self.made(schema, [SelectBlock((leaf,), (), columns, self._nothing)])
+        return self.made(schema, [self.branch((leaf,), (), columns)])
 
     def _of_leaf(self, node: Node, leaf: int) -> Signature:
         columns = {
@@ -124,14 +160,13 @@ class Signer:
         branches = []
         for branch in below.branches:
             predicate = self.conditions.where(branch.predicate, node.predicate, branch.columns)
-            where = self.conditions.number(predicate)
-            branches.append(SelectBlock(branch.leaves, predicate, branch.columns, where))
+            branches.append(self.branch(branch.leaves, predicate, branch.columns))
         return self.made(node.schema, branches)
 
     def _projected(self, node: Project, below: Signature) -> Signature:
         terms = self.terms
         branches = [
-            SelectBlock(
+            self.branch(
                 branch.leaves,
                 branch.predicate,
                 {
@@ -140,7 +175,6 @@ class Signer:
                     else terms.term(c.expr, branch.columns)
                     for c in node.columns
                 },
-                branch.where,
             )
             for branch in below.branches
         ]
@@ -155,7 +189,7 @@ class Signer:
                     ours: branch.columns[theirs]
                     for ours, theirs in zip(names, below.schema.names, strict=True)
                 }
-                branches.append(SelectBlock(branch.leaves, branch.predicate, columns, branch.where))
+                branches.append(self.branch(branch.leaves, branch.predicate, columns))
         return self.made(node.schema, branches)
 
     # Aggregates
@@ -163,23 +197,35 @@ class Signer:
     def _aggregated(self, node: Aggregate, below: Signature) -> Signature:
         terms = self.terms
         keys = {key.name: self.meaning(key.expr, below) for key in node.keys}
+        kinds = {key.name: key.expr.type for key in node.keys}
+        # What is computed of other keys, or constant, makes no more groups.
+        grouped = independent_keys(terms, keys, kinds)
+        if not grouped and any(isinstance(w, Landmark | Trailing) for w in node.windows):
+            # Without keys there is one group, even of no rows.
+            grouped = frozenset(keys.values())
         leaf = terms.intern(
             (
                 "groups",
                 self.core(below),
-                tuple(sorted(set(keys.values()))),
-                below.columns[node.time.name],
+                tuple(sorted(grouped)),
+                self.columns(below)[node.time.name],
                 tuple(sorted(map(repr, node.windows))),
-                tuple((below.columns[w.time.name], repr(w.window)) for w in node.also),
+                tuple((self.columns(below)[w.time.name], repr(w.window)) for w in node.also),
                 # A plan that a user forces stays as it is.
                 node.sharing,
                 "" if node.early == "auto" else node.early,
                 node.output,
             )
         )
+        variables = {
+            meaning: terms.variable(leaf, ("key", meaning), kinds[name])
+            for name, meaning in keys.items()
+            if meaning in grouped
+        }
+        of_keys = Rebuilding(self.conditions, variables=variables)
         columns = {
-            key.name: terms.variable(leaf, ("key", keys[key.name]), key.expr.type)
-            for key in node.keys
+            name: variables[meaning] if meaning in variables else of_keys.rebuilt(meaning)
+            for name, meaning in keys.items()
         }
         if node.has_window_column:
             columns[WINDOW_COLUMN] = terms.variable(leaf, "window", WINDOW)
@@ -187,30 +233,13 @@ class Signer:
             columns[WINDOW_ID_COLUMN] = terms.variable(leaf, "window_id", STRING)
         for named in node.aggregates:
             assert isinstance(named.expr, AggregateCall)
-            form = self._aggregate(named.expr, below)
+            form = self.aggregates.form(named.expr, node, below)
             columns[named.name] = terms.variable(leaf, form, named.expr.type)
         return self.leaf(node.schema, leaf, columns)
-
-    def _aggregate(self, call: AggregateCall, below: Signature) -> tuple[object, ...]:
-        arguments = tuple(
-            (argument.type.name, self.meaning(argument, below)) for argument in call.arguments
-        )
-        chosen: tuple[int, ...] = ()
-        if call.filter is not None:
-            chosen = tuple(
-                self.conditions.number(self.conditions.where((), call.filter, b.columns))
-                for b in below.branches
-            )
-        return (call.function, call.type.name, call.distinct, arguments, chosen)
 
     def meaning(self, expr: Expr, below: Signature) -> int:
         """An expression over a relation: a term, or one for each branch."""
         if isinstance(expr, Column):
-            return below.columns[expr.name]
-        by_branch = tuple(self.terms.term(expr, branch.columns) for branch in below.branches)
+            return self.columns(below)[expr.name]
+        by_branch = tuple(self.settled(self.terms.term(expr, b.columns), b) for b in below.branches)
         return by_branch[0] if len(by_branch) == 1 else self.terms.intern(("columns", by_branch))
-
-
-def _columns_of(branch: SelectBlock, schema: Schema) -> tuple[int, ...]:
-    """To put branches in one order; what they are called is no matter."""
-    return tuple(sorted(branch.columns[name] for name in schema.names))

@@ -117,10 +117,10 @@ class MeaningMatcher(Matcher):
     """
 
     def __init__(
-        self, written_first: bool, unbounded: bool, solver_ms: int, named: bool = True
+        self, written_first: bool, unbounded: bool, solver_steps: int, named: bool = True
     ) -> None:
         super().__init__()
-        self.equality = Equality(Signer(unbounded), solver_ms, named)
+        self.equality = Equality(Signer(unbounded), solver_steps, named)
         self._syntax = Syntax(sort=False) if written_first else None
         self._by_text: dict[int, int] = {}
 
@@ -139,11 +139,12 @@ class MeaningMatcher(Matcher):
         return key
 
     def columns(self, node: Node) -> dict[str, int]:
-        return self.equality.signer.of(node).columns
+        signer = self.equality.signer
+        return signer.columns(signer.of(node))
 
 
 def make_matcher(
-    strategy: MergeStrategy, unbounded: bool, solver_ms: int, named: bool = True
+    strategy: MergeStrategy, unbounded: bool, solver_steps: int, named: bool = True
 ) -> Matcher:
     match strategy:
         case MergeStrategy.NONE:
@@ -153,4 +154,4 @@ def make_matcher(
         case MergeStrategy.STRUCTURAL:
             return StructuralMatcher()
         case MergeStrategy.SM | MergeStrategy.SM_BU | MergeStrategy.SM_PLUS:
-            return MeaningMatcher(strategy is MergeStrategy.SM_PLUS, unbounded, solver_ms, named)
+            return MeaningMatcher(strategy is MergeStrategy.SM_PLUS, unbounded, solver_steps, named)

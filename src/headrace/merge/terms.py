@@ -10,12 +10,12 @@ Paper: Query Merging, Section 4.1, Section 4.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from headrace.merge.constants import computed
 from headrace.merge.polynomials import (
     ONE,
-    Items,
     Polynomial,
     add,
     items_of,
@@ -23,8 +23,9 @@ from headrace.merge.polynomials import (
     variables_of,
 )
 from headrace.merge.ranges import Range, combine, fits, range_of_type
+from headrace.merge.spelling import NULL_WITH_ANY, spelt
 from headrace.optimizer.safety import is_deterministic, raises_itself
-from headrace.plan.expressions import Call, Cast, Column, Expr, Literal
+from headrace.plan.expressions import Call, Cast, Column, Expr, Literal, LiteralValue
 from headrace.plan.types import BOOLEAN, DataType
 
 #: Columns of a relation and their terms.
@@ -33,8 +34,16 @@ Form = tuple[Any, ...]
 
 #: Operators for which the order of two operands changes nothing, not even an overflow.
 _COMMUTATIVE = frozenset({"+", "*", "&", "|", "^", "<=>"})
+#: Functions of any number of arguments, in any order where equal values are the same values.
+_IN_ANY_ORDER = frozenset({"greatest", "least"})
 _ARITHMETIC = frozenset({"+", "-", "*"})
 _SIGNS = {"+": 1, "-": -1}
+_PLAIN = frozenset({"string", "boolean", "date", "timestamp"})
+
+
+def is_plain(kind: DataType) -> bool:
+    """Whether values of this type are equal only if they are the same, as 0.0 and -0.0 are not."""
+    return kind.is_integer or kind.is_decimal or kind.name in _PLAIN
 
 
 class Terms:
@@ -50,9 +59,15 @@ class Terms:
         self.forms: list[Form] = []
         self._raises: list[bool] = []
         self._ranges: dict[int, Range] = {}
+        self._kinds: dict[int, DataType] = {}
+        self._constants: dict[int, LiteralValue] = {}
         self._unique = 0
         #: Translates conditions that stand where a value does; set by ``Conditions``.
         self.condition: Callable[[Expr, Environment], int] | None = None
+        #: A number for when a condition is true; set by ``Conditions``.
+        self.truth: Callable[[int], int] = lambda condition: condition
+        #: What the quotient of two columns of groups is; set by ``Signer``.
+        self.quotient: Callable[[object, object], object | None] = lambda one, other: None
 
     # Interning
 
@@ -72,13 +87,19 @@ class Terms:
     def variable(self, leaf: int, name: object, kind: DataType) -> int:
         """A column of a leaf relation, about which nothing is known but its type."""
         number = self.intern(("var", leaf, name))
+        self._kinds.setdefault(number, kind)
         if kind.is_integer:
             self._ranges[number] = range_of_type(kind)
         return number
 
+    def kind(self, variable: int) -> DataType | None:
+        """The type of a variable; a column of another type may stand for it, with equal values."""
+        return self._kinds.get(variable)
+
     # Expressions
 
     def term(self, expr: Expr, columns: Environment) -> int:
+        expr = spelt(expr)
         if isinstance(expr, Column):
             return columns[expr.name]
         if isinstance(expr, Literal):
@@ -101,10 +122,25 @@ class Terms:
     def _literal(self, expr: Literal) -> int:
         if expr.value is None:
             return self.intern(("null", expr.type.name))
-        if expr.type.is_integer and isinstance(expr.value, int):
-            return self.polynomial({ONE: expr.value} if expr.value else {}, frozenset())
+        return self.constant(expr.value, expr.type)
+
+    def constant(self, value: LiteralValue, kind: DataType) -> int:
+        if kind.is_integer and isinstance(value, int):
+            return self.polynomial({ONE: value} if value else {}, frozenset())
         # Written out: 0.0 and -0.0 are equal in Python, and 1, 1.0 and True are one key.
-        return self.intern(("value", expr.type.name, repr(expr.value)))
+        number = self.intern(("value", kind.name, repr(value)))
+        self._constants[number] = value
+        return number
+
+    def value_of(self, term: int) -> LiteralValue:
+        """The constant that a term is; None if it is none."""
+        form = self.forms[term]
+        if form[0] == "poly" and not variables_of(form[1]) | form[2]:
+            return int(dict(form[1]).get(ONE, 0))
+        return self._constants.get(term)
+
+    def is_null(self, term: int) -> bool:
+        return bool(self.forms[term][0] == "null")
 
     def _arithmetic(self, expr: Call, columns: Environment) -> int:
         first, second = expr.arguments
@@ -146,9 +182,8 @@ class Terms:
             return self._call(expr, tuple(self.term(a, columns) for a in expr.arguments))
         if isinstance(expr, Cast):
             inner = self.term(expr.argument, columns)
-            given = expr.argument.type.name
-            form = ("cast", given, expr.type.name, expr.safe, inner)
-            return self._typed(form, raises_itself(expr) or self.raises(inner), expr.type)
+            raises = raises_itself(expr) or self.raises(inner)
+            return self.cast(expr.argument.type.name, expr.type, expr.safe, inner, raises)
         self._unique += 1
         return self.intern(("unknown", self._unique), True)
 
@@ -156,21 +191,88 @@ class Terms:
         if not is_deterministic(Call(expr.function, (), expr.type)):
             self._unique += 1
             return self.intern(("unknown", self._unique), True)
-        raising = any(map(self.raises, arguments))
-        kinds = tuple(argument.type.name for argument in expr.arguments)
-        if expr.function in _COMMUTATIVE and self.in_any_order(arguments):
-            (one, k1), (two, k2) = sorted(zip(arguments, kinds, strict=True))
-            arguments, kinds = (one, two), (k1, k2)
-        form = ("call", expr.function, expr.type.name, kinds, arguments)
-        whole = all(argument.type.is_integer for argument in expr.arguments)
+        kinds = tuple(argument.type for argument in expr.arguments)
+        whole = all(kind.is_integer for kind in kinds)
         overflow_only = self.unbounded and whole and expr.function in _ARITHMETIC
-        return self._typed(form, raising or (raises_itself(expr) and not overflow_only), expr.type)
+        raises = any(map(self.raises, arguments)) or (raises_itself(expr) and not overflow_only)
+        return self.call(expr.function, expr.type, kinds, arguments, raises)
+
+    def call(
+        self,
+        function: str,
+        kind: DataType,
+        kinds: tuple[DataType, ...],
+        arguments: tuple[int, ...],
+        raises: bool,
+    ) -> int:
+        """A function of terms; ``kinds`` are the types that its arguments have."""
+        value = computed(function, kind, [self.value_of(a) for a in arguments], kinds)
+        if value is not None:
+            return self.constant(value, kind)
+        if function == "/":
+            quotient = self._quotient(kind, arguments)
+            if quotient is not None:
+                return quotient
+        if function == "case" and not raises:
+            arguments = self._with_truths(arguments)
+        elif function == "coalesce":
+            arguments, kinds = self._first_that_is_there(kind, arguments, kinds)
+            if len(arguments) == 1 and kinds == (kind,):
+                return arguments[0]
+        elif function in _IN_ANY_ORDER:
+            # 0.0 and -0.0 are equal, and the first of them is taken.
+            if not raises and is_plain(kind) and len(set(kinds)) == 1:
+                arguments = tuple(sorted(set(arguments)))
+                kinds = kinds[: len(arguments)]
+        elif function in _COMMUTATIVE and self.in_any_order(arguments):
+            pairs = sorted(zip(arguments, (k.name for k in kinds), strict=True))
+            arguments = tuple(argument for argument, _ in pairs)
+            kinds = tuple(DataType(name) for _, name in pairs)
+        names = tuple(k.name for k in kinds)
+        return self._typed(("call", function, kind.name, names, arguments), raises, kind)
+
+    def _quotient(self, kind: DataType, arguments: tuple[int, ...]) -> int | None:
+        """A column of groups that is what one of their columns by another is."""
+        one, other = (self.forms[argument] for argument in arguments)
+        if one[0] != "var" or other[0] != "var" or one[1] != other[1]:
+            return None
+        column = self.quotient(one[2], other[2])
+        return None if column is None else self.variable(one[1], column, kind)
+
+    def _with_truths(self, arguments: tuple[int, ...]) -> tuple[int, ...]:
+        """A CASE asks of its conditions only whether they are true."""
+        conditions = range(0, len(arguments) - 1, 2)
+        return tuple(
+            self.truth(argument) if place in conditions else argument
+            for place, argument in enumerate(arguments)
+        )
+
+    def _first_that_is_there(
+        self, kind: DataType, arguments: tuple[int, ...], kinds: tuple[DataType, ...]
+    ) -> tuple[tuple[int, ...], tuple[DataType, ...]]:
+        """One level of COALESCE, without what is never looked at."""
+        needed: list[tuple[int, DataType]] = []
+        for argument, own in zip(arguments, kinds, strict=True):
+            form = self.forms[argument]
+            if form[0] == "call" and form[1] == "coalesce" and own == kind:
+                needed += zip(form[4], map(DataType, form[3]), strict=True)
+            elif not self.is_null(argument):
+                needed.append((argument, own))
+            if needed and self.is_constant(needed[-1][0]):
+                break
+        if not needed:
+            return arguments, kinds
+        return tuple(a for a, _ in needed), tuple(k for _, k in needed)
 
     def _typed(self, form: Form, raises: bool, kind: DataType) -> int:
         number = self.intern(form, raises)
+        self._kinds.setdefault(number, kind)
         if kind.is_integer:
             self._ranges.setdefault(number, range_of_type(kind))
         return number
+
+    def cast(self, given: str, wanted: DataType, safe: bool, inner: int, raises: bool) -> int:
+        return self._typed(("cast", given, wanted.name, safe, inner), raises, wanted)
 
     def in_any_order(self, operands: Collection[int]) -> bool:
         """Whether it does not matter which of two operands is computed first.
@@ -180,11 +282,32 @@ class Terms:
         """
         if len(operands) != 2:
             return False
-        return not any(map(self.raises, operands)) or any(map(self._is_constant, operands))
+        return not any(map(self.raises, operands)) or any(map(self.is_constant, operands))
 
-    def _is_constant(self, term: int) -> bool:
+    def is_constant(self, term: int) -> bool:
+        return self.value_of(term) is not None
+
+    def inside(self, term: int) -> frozenset[int]:
+        """The variables that a term is computed of, and what is not understood in it."""
         form = self.forms[term]
-        return form[0] == "value" or (form[0] == "poly" and not variables_of(form[1]) | form[2])
+        match form[0]:
+            case "null" | "value" | "true" | "false":
+                return frozenset()
+            case "poly" | "linear":
+                below: Iterable[int] = variables_of(form[-2]) | form[-1]
+            case "cast":
+                below = (form[4],)
+            case "call":
+                below = form[4]
+            case "compare":
+                below = form[3:5]
+            case "isnull" | "notnull" | "fails":
+                below = (form[1],)
+            case "and" | "or" | "any" | "all" | "where" if not self.raises(term):
+                below = form[1]
+            case _:
+                return frozenset({term})
+        return frozenset(variable for one in below for variable in self.inside(one))
 
     # Polynomials
 
@@ -219,67 +342,22 @@ class Terms:
     def parts(self, term: int) -> frozenset[int]:
         """The terms whose NULL makes this one NULL, and nothing else does."""
         form = self.forms[term]
-        if form[0] == "poly":
-            gone: frozenset[int] = form[2]
-            return variables_of(form[1]) | gone
-        return frozenset({term})
-
-    # Renaming
-
-    def renamed(self, number: int, changes: Mapping[int, int], done: dict[int, int]) -> int:
-        """The same term or condition over other leaves, for a relation that is joined with itself.
-
-        ``changes`` are leaves and what stands for them. Only forms that name leaves are rebuilt.
-        """
-        if number in done:
-            return done[number]
-        form = self.forms[number]
-        if form[0] == "var":
-            leaf = changes.get(form[1], form[1])
-            kind = self._ranges.get(number)
-            result = self.intern(("var", leaf, form[2]))
-            if kind is not None:
-                self._ranges[result] = kind
-        elif form[0] in ("poly", "linear"):
-            result = self._renamed_polynomial(form, changes, done, self._raises[number])
-        else:
-            raises = self._raises[number]
-            result = self.intern(self._renamed_form(form, changes, done, raises), raises)
-        done[number] = result
-        return result
-
-    def _renamed_polynomial(
-        self, form: Form, changes: Mapping[int, int], done: dict[int, int], raises: bool
-    ) -> int:
-        items: Items = form[-2]
-        moved = {
-            tuple(sorted(self.renamed(v, changes, done) for v in monomial)): coefficient
-            for monomial, coefficient in items
-        }
-        gone = frozenset(self.renamed(v, changes, done) for v in form[-1])
-        if form[0] == "poly":
-            return self.polynomial(moved, gone)
-        if form[1] != "<=" and moved[min(m for m in moved if m)] < 0:
-            moved = {m: -c for m, c in moved.items()}
-        return self.intern(("linear", form[1], items_of(moved), gone), raises)
-
-    def _renamed_form(
-        self, form: Form, changes: Mapping[int, int], done: dict[int, int], raises: bool
-    ) -> Form:
-        kind = form[0]
-        if kind in ("null", "value", "true", "false", "unknown"):
-            return form
-        if kind == "cast":
-            return (*form[:-1], self.renamed(form[-1], changes, done))
-        if kind == "call":
-            return (*form[:-1], tuple(self.renamed(a, changes, done) for a in form[-1]))
-        if kind == "compare":
-            return (*form[:-2], *(self.renamed(a, changes, done) for a in form[-2:]))
-        # Conditions: isnull, notnull, holds, fails over a term; and, or, any, all over conditions.
-        if isinstance(form[1], tuple):
-            moved = [self.renamed(a, changes, done) for a in form[1]]
-            return (kind, tuple(moved if raises else sorted(moved)))
-        return (kind, self.renamed(form[1], changes, done))
+        match form[0]:
+            case "poly" | "linear":
+                inner: frozenset[int] = variables_of(form[-2]) | form[-1]
+            case "value" | "true" | "false" | "isnull" | "notnull":
+                return frozenset()
+            case "compare":
+                inner = frozenset(form[3:5])
+            case "fails":
+                inner = frozenset({form[1]})
+            case "cast" if not form[3] and not self.raises(term):
+                inner = frozenset({form[4]})
+            case "call" if form[1] in NULL_WITH_ANY and not self.raises(term):
+                inner = frozenset(form[4])
+            case _:
+                return frozenset({term})
+        return frozenset(part for one in inner for part in self.parts(one))
 
 
 def _variables(polynomial: Polynomial) -> frozenset[int]:

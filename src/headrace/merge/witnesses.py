@@ -10,8 +10,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Iterator
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
 
+from headrace.merge.comparisons import compares, is_ordered
 from headrace.merge.conditions import Predicate
+from headrace.merge.constants import place
 from headrace.merge.polynomials import Items, constant_and_body
 from headrace.merge.terms import Terms
 
@@ -23,8 +28,8 @@ TRIES = 40
 Bounds = dict[int, tuple[int | None, int | None]]
 
 
-#: Columns with their values.
-Row = dict[int, int | None]
+#: Columns with their values; of doubles and texts, their places.
+Row = dict[int, int | Fraction | None]
 
 
 class Witnesses:
@@ -49,6 +54,7 @@ class Witnesses:
         made_for = [(parts, self._bounds(parts)) for parts in (ours, theirs)]
         beyond = [edge for _, bounds in made_for for edge in _beyond(bounds)]
         asked = sorted(self._variables([*ours, *theirs], ("isnull", "notnull")))
+        ordered = self._ordered([*ours, *theirs])
         for number in range(TRIES):
             parts, near = made_for[number % 2]
             row: Row = {v: _value(chance, *near.get(v, (None, None))) for v in variables}
@@ -56,6 +62,7 @@ class Witnesses:
             if beyond and number % 4 > 1:
                 variable, value = chance.choice(beyond)
                 row[variable] = value
+            row |= {term: chance.choice(places) for term, places in ordered.items()}
             if asked and number % 8 > 5:
                 row[chance.choice(asked)] = None
             guesses: dict[int, bool] = {}
@@ -77,6 +84,37 @@ class Witnesses:
                 linear = form[0] == "linear"
                 variables |= {v for m, _ in form[2] for v in m} if linear else {form[1]}
         return variables
+
+    def _ordered(self, conditions: Iterable[int]) -> dict[int, list[Fraction]]:
+        """Doubles and texts that are compared: the places of constants, between and beyond them."""
+        named: dict[int, set[Fraction]] = {}
+        every: set[Fraction] = set()
+        for form in self._comparisons(conditions):
+            places = [place(self._terms.value_of(term)) for term in form[3:5]]
+            every |= {where for where in places if where is not None}
+            for term, where in zip(form[3:5], reversed(places), strict=True):
+                if not self._terms.is_constant(term):
+                    named.setdefault(term, set()).update(() if where is None else (where,))
+        return {
+            # Those that are compared with each other need the same places.
+            term: _around(sorted(places or every or {Fraction(0)}))
+            for term, places in sorted(named.items())
+        }
+
+    def _comparisons(self, conditions: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+        for condition in conditions:
+            form = self._terms.forms[condition]
+            if form[0] in ("any", "all"):
+                yield from self._comparisons(form[1])
+            elif form[0] == "compare" and is_ordered(form[2]):
+                yield form
+
+    def _place(self, term: int, row: Row) -> Fraction | None:
+        value = self._terms.value_of(term)
+        if value is not None:
+            return place(value)
+        found = row.get(term)
+        return None if found is None else Fraction(found)
 
     def _bounds(self, conditions: list[int]) -> Bounds:
         """What the conditions on single columns say of each."""
@@ -141,9 +179,24 @@ class Witnesses:
                 return row.get(form[1], 0) is None
             case "false":
                 return False
+            case "compare" if is_ordered(form[2]):
+                one, other = self._place(form[3], row), self._place(form[4], row)
+                return one is not None and other is not None and compares(form[1], one, other)
+            case "fails" | "var" | "call" | "cast":
+                flag = form[1] if form[0] == "fails" else condition
+                if row.get(flag, 0) is None:
+                    return False
+                truth = guesses.setdefault(flag, chance.random() < 0.5)
+                return truth != bool(form[0] == "fails")
             case _:
                 # Whatever it is, it may be true or false; the same on both sides.
                 return guesses.setdefault(condition, chance.random() < 0.8)
+
+
+def _around(places: list[Fraction]) -> list[Fraction]:
+    """Places, and one on either side of each."""
+    between = [(a + b) / 2 for a, b in pairwise(places)]
+    return [places[0] - 1, *places, *between, places[-1] + 1]
 
 
 def _is_fixed(bounds: tuple[int | None, int | None] | None) -> bool:
@@ -166,7 +219,7 @@ def _total(items: Items, row: Row) -> int | None:
             value = row[variable]
             if value is None:
                 return None
-            product *= value
+            product *= int(value)
         total += product
     return total
 

@@ -17,6 +17,7 @@ from headrace.plan.expressions import (
     Literal,
 )
 from headrace.plan.types import BOOLEAN, DataType
+from headrace.sql.typing import as_decimal
 
 _NEVER_RAISE = frozenset(
     {
@@ -147,6 +148,11 @@ def _cast_always_works(given: DataType, wanted: DataType) -> bool:
         return True
     if given.name in _WIDER and wanted.name in _WIDER:
         return _WIDER.index(given.name) <= _WIDER.index(wanted.name)
+    if given.is_decimal and wanted.is_fractional:
+        return True
+    if wanted.is_decimal and (given.is_integer or given.is_decimal):
+        (p1, s1), (p2, s2) = as_decimal(given), as_decimal(wanted)
+        return s1 <= s2 and p1 - s1 <= p2 - s2
     return (given.name, wanted.name) in {("timestamp", "date"), ("date", "timestamp")}
 
 

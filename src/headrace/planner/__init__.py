@@ -38,7 +38,7 @@ DECISIONS: tuple[Decision, ...] = (
         "which queries are computed as one, wholly or in part",
         When.QUERIES_CHANGE,
         ("streams",),
-        ("merge.strategy", "merge.arithmetic", "merge.solverMs"),
+        ("merge.strategy", "merge.arithmetic", "merge.solverSteps"),
         Merging.update,
         "Merging",
         "merging",

@@ -31,7 +31,7 @@ def begin_merging(policy: PlannerPolicy, streams: Callable[[], Statistics]) -> M
     return Merging(
         policy.merge_strategy,
         policy.merge_unbounded,
-        policy.merge_solver_ms,
+        policy.merge_solver_steps,
         lambda plan: flow_cost(plan, streams()).figure.number,
     )
 

@@ -12,6 +12,7 @@ from headrace.cost.early_aggregation import EarlyModel, Tuning
 from headrace.cost.jobs import ROWS_PER_JOB
 from headrace.cost.probing import ProbeModel, ProbeTuning
 from headrace.merge import MergeStrategy
+from headrace.merge.solver import SOLVER_STEPS
 from headrace.optimizer import JOIN_RULES
 from headrace.optimizer.probing import dp_pick, fixed_order
 from headrace.optimizer.windows.layout import CostModel, Sharing
@@ -56,7 +57,7 @@ class PlannerPolicy:
 
     merge_strategy: MergeStrategy = MergeStrategy.SM_PLUS
     merge_unbounded: bool = False
-    merge_solver_ms: int = 20
+    merge_solver_steps: int = SOLVER_STEPS
 
     window_sharing: Sharing = Sharing.FACTORS
     window_cost_model: CostModel = CostModel.ENGINE
