@@ -11,14 +11,19 @@ from pathlib import Path
 import pytest
 
 from benchmarks.merging.query_sets import generate
+from headrace.compiler.planning import PlanState, plan_all
+from headrace.compiler.shared_state import described_stores
 from headrace.errors import QueryError
 from headrace.merge import GlobalPlan, MergeStrategy, Scope
-from headrace.merge.describe import DescribedPlan, describe
+from headrace.merge.describe import DescribedPlan, Description, describe
 from headrace.merge.printing import MODES, explain_merged, to_json
+from headrace.merge.rewriting import Merging
+from headrace.merge.solver import SOLVER_STEPS
 from headrace.merge.strategies import make_matcher
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source, Union
 from headrace.plan.types import INT, STRING, TIMESTAMP, Schema
+from headrace.planner.live_query import LiveQuery
 from headrace.sql import plan_query
 from headrace.stats import NO_STATISTICS, Observation
 from tests.conftest import REPOSITORY
@@ -26,6 +31,7 @@ from tests.support.build import call, col, where
 
 FOLDER = REPOSITORY / "tests" / "fixtures" / "explain"
 SUFFIX = {"simple": "txt", "json": "json", "dot": "dot"}
+APPEND = OutputMode.APPEND
 BIDS = Source(
     "bids",
     Schema.of([("auction", INT), ("price", INT), ("channel", STRING), ("ts", TIMESTAMP)]),
@@ -52,7 +58,9 @@ def merged(
 ) -> GlobalPlan:
     """As an engine merges them: whatever columns are called."""
     strategy = MergeStrategy.SM_PLUS
-    plan = GlobalPlan(strategy, scope, matcher=make_matcher(strategy, False, 20, named=False))
+    plan = GlobalPlan(
+        strategy, scope, matcher=make_matcher(strategy, False, SOLVER_STEPS, named=False)
+    )
     for name, sql in queries.items():
         best = optimize(plan_query(sql, CATALOG).plan).plan
         plan.add(Sink(best, name, "noop", OutputMode.APPEND), (tenants or {}).get(name))
@@ -73,6 +81,61 @@ def test_golden(mode: str, update_golden: bool) -> None:
     if update_golden:
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
+
+
+def beside_their_state(queries: dict[str, str]) -> Description:
+    """As an engine would run them."""
+    merging = Merging(MergeStrategy.SM_PLUS)
+    live = [
+        LiveQuery(Sink(optimize(plan_query(sql, CATALOG).plan).plan, name, "noop", APPEND), None)
+        for name, sql in queries.items()
+    ]
+    physical = plan_all(live, PlanState(merging=merging))
+    return describe(merging.global_plan, stores=described_stores(physical))
+
+
+STATE = {
+    "sums": "SELECT auction, window, SUM(price) AS s FROM bids GROUP BY auction, "
+    "window(ts, '10 minutes')",
+    "greatest": "SELECT auction, window, MAX(price) AS m FROM bids GROUP BY auction, "
+    "window(ts, '1 hour')",
+    "by_channel": "SELECT channel, window, COUNT(*) AS n FROM bids GROUP BY channel, "
+    "window(ts, '1 hour')",
+    "clicked": QUERIES["clicked"],
+    "clicked_longer": "SELECT b.channel FROM bids b JOIN clicks c ON b.auction = c.auction "
+    "AND window(b.ts, '5 minutes') = window(c.at, '5 minutes')",
+}
+
+
+def test_state_that_several_read_is_shared() -> None:
+    """No operator is the same in two of them, but panes and rows are."""
+    description = beside_their_state(STATE)
+    bids, both = description.plans
+    assert bids.state == ("sums", "greatest")
+    assert both.state == ("clicked", "clicked_longer")
+    # It groups otherwise, and rows of the stream are not kept for it.
+    assert "by_channel" in (*bids.nothing, *bids.reading)
+    kinds = sorted((store.kind, store.queries) for store in description.stores)
+    assert kinds == [
+        ("panes", ("by_channel",)),
+        ("panes", ("sums", "greatest")),
+        ("rows", ("clicked", "clicked_longer")),
+        ("rows", ("clicked", "clicked_longer")),
+    ]
+    assert description.stores_alone == 7
+    text = explain_merged(description)
+    assert "state: 7 stores alone, 4 shared, 42.9% fewer" in text
+    assert "share state: sums, greatest" in text
+    state = to_json(description)["state"]
+    assert (state["alone"], state["shared"]) == (7, 4)
+
+
+def test_equal_queries_are_not_said_to_share_state_alone() -> None:
+    (bids,) = beside_their_state(
+        {"one": STATE["sums"], "other": STATE["sums"], "third": STATE["greatest"]}
+    ).plans
+    assert bids.equal == (("one", "other"),)
+    assert bids.state == ("third",)
 
 
 def test_queries_are_told_apart_by_how_much_they_share() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json as json_text
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -37,6 +37,7 @@ from headrace.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from headrace.merge import GlobalPlan
+    from headrace.merge.describe import DescribedStore
     from headrace.plan.nodes import Node, Source, Table
     from headrace.plan.types import Schema
     from headrace.sql import View
@@ -121,11 +122,11 @@ def merge(
         began = time.perf_counter()
         plans = _plans(pipeline, settings, debug=bool(context.obj))
         planned = time.perf_counter()
-        merged = _merged(
+        merged, stores = _merged(
             pipeline.queries, plans, chosen, scope, arithmetic, settings.merge_solver_steps
         )
         ended = time.perf_counter()
-    described = describe(merged)
+    described = describe(merged, stores=stores())
     if mode is MergeMode.json:
         seconds = {"planning": round(planned - began, 4), "merging": round(ended - planned, 4)}
         report = {"files": [str(file) for file in files], "arithmetic": arithmetic.value}
@@ -149,13 +150,19 @@ def _merged(
     scope: ScopeName,
     arithmetic: Arithmetic,
     solver_steps: int,
-) -> GlobalPlan:
-    """As an engine does it, where parts are shared: whatever columns are called."""
+) -> tuple[GlobalPlan, Callable[[], tuple[DescribedStore, ...]]]:
+    """As an engine does it, where parts are shared: whatever columns are called.
+
+    With it comes what tells the state that the queries would keep, if an engine would run them so.
+    """
+    from headrace.compiler.planning import PlanState, plan_all
+    from headrace.compiler.shared_state import described_stores
     from headrace.merge import GlobalPlan, MergeStrategy, Scope
     from headrace.merge.describe import planned_together
     from headrace.merge.rewriting import Merging
     from headrace.merge.strategies import make_matcher
     from headrace.plan.nodes import OutputMode, Sink
+    from headrace.planner.live_query import LiveQuery
 
     found, unbounded = MergeStrategy.named(strategy), arithmetic is Arithmetic.unbounded
     sinks = {
@@ -163,11 +170,14 @@ def _merged(
         for query, plan in zip(queries, plans, strict=True)
     }
     if scope is ScopeName.partial:
-        return planned_together(Merging(found, unbounded, solver_steps), sinks)
+        merging = Merging(found, unbounded, solver_steps)
+        together = planned_together(merging, sinks)
+        live = [LiveQuery(sink, None) for sink in sinks.values()]
+        return together, lambda: described_stores(plan_all(live, PlanState(merging=merging)))
     matcher = make_matcher(found, unbounded, solver_steps, named=False)
     merged = GlobalPlan(found, Scope.COMPLETE, matcher=matcher)
     merged.change(sinks.values())
-    return merged
+    return merged, tuple
 
 
 # --- the files -----------------------------------------------------------------------------------

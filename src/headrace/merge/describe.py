@@ -57,6 +57,17 @@ class DescribedOperator:
 
 
 @dataclass(frozen=True)
+class DescribedStore:
+    """State that is kept, and the queries whose results are made of it."""
+
+    name: str
+    kind: str
+    #: What it holds.
+    text: str
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class DescribedPlan:
     """The queries over one set of streams (of one tenant). Every query is in one of the lists."""
 
@@ -70,6 +81,8 @@ class DescribedPlan:
     equal: tuple[tuple[str, ...], ...]
     #: Queries that share operators with others, but have some of their own.
     parts: tuple[str, ...]
+    #: Queries that read state that is kept for others too, and share no operator with them.
+    state: tuple[str, ...]
     #: Queries that read the same columns of a stream or table as others, and share nothing else.
     reading: tuple[str, ...]
     nothing: tuple[str, ...]
@@ -92,10 +105,17 @@ class Description:
     plans: tuple[DescribedPlan, ...]
     #: Queries that joined late, and are computed apart until they have caught up.
     apart: tuple[str, ...] = ()
+    #: The state of all of them, if it is known how they run.
+    stores: tuple[DescribedStore, ...] = ()
 
     @property
     def queries(self) -> int:
         return sum(len(plan.roots) for plan in self.plans)
+
+    @property
+    def stores_alone(self) -> int:
+        """How many stores there would be if each query kept its own."""
+        return sum(len(store.queries) for store in self.stores)
 
     @property
     def percent(self) -> float:
@@ -104,18 +124,25 @@ class Description:
 
 
 def describe(
-    plan: GlobalPlan, statistics: Statistics = NO_STATISTICS, apart: Collection[str] = ()
+    plan: GlobalPlan,
+    statistics: Statistics = NO_STATISTICS,
+    apart: Collection[str] = (),
+    stores: tuple[DescribedStore, ...] = (),
 ) -> Description:
-    """What a global plan holds. ``apart`` are its queries that are not yet computed with others."""
+    """What a global plan holds, and the state that its queries keep.
+
+    ``apart`` are its queries that are not yet computed with others.
+    """
+    sharing_state = {q for store in stores if len(store.queries) > 1 for q in store.queries}
     plans: list[DescribedPlan] = []
     names = 0
     for shared in plan.plans:
-        described = _Reader(shared, statistics, names).plan()
+        described = _Reader(shared, statistics, names).plan(sharing_state)
         names += sum(bool(operator.name) for operator in described.operators)
         plans.append(described)
     there = [name for described in plans for name in described.roots]
     late = tuple(name for name in there if name in apart)
-    return Description(plan.strategy, plan.scope, plan.total, plan.size, tuple(plans), late)
+    return Description(plan.strategy, plan.scope, plan.total, plan.size, tuple(plans), late, stores)
 
 
 def planned_together(merging: Merging, queries: Mapping[str, Sink]) -> GlobalPlan:
@@ -163,7 +190,7 @@ class _Reader:
                 self._evaluations[below.number] += self._evaluations[number]
                 self._users[below.number] |= self._users[number]
 
-    def plan(self) -> DescribedPlan:
+    def plan(self, sharing_state: Collection[str]) -> DescribedPlan:
         places = {number: place for place, number in enumerate(self._order)}
         queries = {name: place for place, name in enumerate(self._roots)}
         operators = []
@@ -184,10 +211,13 @@ class _Reader:
         alike: dict[int, list[str]] = {}
         for query, root in self._roots.items():
             alike.setdefault(root.number, []).append(query)
-        kinds: dict[str, list[str]] = {"parts": [], "reading": [], "nothing": []}
+        kinds: dict[str, list[str]] = {"parts": [], "state": [], "reading": [], "nothing": []}
         for root_number, names in alike.items():
             if len(names) == 1:
-                kinds[self._kind(self._order[root_number])].append(names[0])
+                kind = self._kind(self._order[root_number])
+                if kind != "parts" and names[0] in sharing_state:
+                    kind = "state"
+                kinds[kind].append(names[0])
         return DescribedPlan(
             self._key.tenant,
             tuple(self._spelling(stream) for stream in self._key.streams),
@@ -195,6 +225,7 @@ class _Reader:
             {query: places[root.number] for query, root in self._roots.items()},
             tuple(tuple(names) for names in alike.values() if len(names) > 1),
             tuple(kinds["parts"]),
+            tuple(kinds["state"]),
             tuple(kinds["reading"]),
             tuple(kinds["nothing"]),
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.errors import QueryError
-from headrace.merge.describe import DescribedOperator, DescribedPlan, Description
+from headrace.merge.describe import DescribedOperator, DescribedPlan, DescribedStore, Description
 from headrace.plan.dot import plans_dot, quoted, wrapped
 from headrace.plan.text import node_details
 from headrace.redaction import redacted, redacted_json
@@ -46,12 +46,35 @@ def _text(description: Description) -> str:
         "== Sharing ==",
         f"{count} {'query' if count == 1 else 'queries'}: {description.alone} operators alone, "
         f"{description.merged} merged, {description.percent:.1f}% fewer",
+        *_state(description),
         _kinds(description.plans),
         f"by strategy {description.strategy.value}, scope {description.scope.value}",
     ]
     if description.apart:
         lines.append(f"apart until they have caught up: {_names(description.apart)}")
-    return "\n\n".join(["\n".join(lines), *map(_plan_text, description.plans)])
+    state = _shared_state(description.stores)
+    return "\n\n".join(["\n".join(lines), *map(_plan_text, description.plans), *state])
+
+
+def _state(description: Description) -> list[str]:
+    """How many stores there are, and would be."""
+    if not description.stores:
+        return []
+    count = len(description.stores)
+    alone = description.stores_alone
+    return [
+        f"state: {alone} {'store' if alone == 1 else 'stores'} alone, {count} shared, "
+        f"{100 * (alone - count) / alone if alone else 0.0:.1f}% fewer"
+    ]
+
+
+def _shared_state(stores: Sequence[DescribedStore]) -> list[str]:
+    """The stores that several queries read, and who does."""
+    several = [store for store in stores if len(store.queries) > 1]
+    if not several:
+        return []
+    lines = [f"{store.name}: {store.text}  ({_names(store.queries)})" for store in several]
+    return ["\n".join(["== State that several read ==", *lines])]
 
 
 def _kinds(plans: Sequence[DescribedPlan]) -> str:
@@ -62,6 +85,7 @@ def _kinds(plans: Sequence[DescribedPlan]) -> str:
         equal += f" in {len(groups)} {'group' if len(groups) == 1 else 'groups'}"
     return (
         f"{equal}, share parts {sum(len(plan.parts) for plan in plans)}, "
+        f"share state {sum(len(plan.state) for plan in plans)}, "
         f"read the same {sum(len(plan.reading) for plan in plans)}, "
         f"share nothing {sum(len(plan.nothing) for plan in plans)}"
     )
@@ -72,6 +96,7 @@ def _plan_text(plan: DescribedPlan) -> str:
     lines += [f"equal: {_names(group)}" for group in plan.equal]
     for label, names in (
         ("share parts", plan.parts),
+        ("share state", plan.state),
         ("read the same", plan.reading),
         ("share nothing", plan.nothing),
     ):
@@ -143,6 +168,19 @@ def to_json(description: Description) -> dict[str, Any]:
             "percent_saved": round(description.percent, 2),
         },
         "apart": list(description.apart),
+        "state": {
+            "alone": description.stores_alone,
+            "shared": len(description.stores),
+            "stores": [
+                {
+                    "name": store.name,
+                    "kind": store.kind,
+                    "text": store.text,
+                    "queries": list(store.queries),
+                }
+                for store in description.stores
+            ],
+        },
         "plans": [_plan_json(plan) for plan in description.plans],
     }
 
@@ -153,6 +191,7 @@ def _plan_json(plan: DescribedPlan) -> dict[str, Any]:
         "streams": list(plan.streams),
         "equal": [list(group) for group in plan.equal],
         "parts": list(plan.parts),
+        "state": list(plan.state),
         "reading": list(plan.reading),
         "nothing": list(plan.nothing),
         "roots": dict(plan.roots),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.compiler.planning import PlanState, plan_all
+from headrace.compiler.shared_state import described_stores
 from headrace.engine.epochs.live_plan import plans_that_ran
 from headrace.engine.ingest.file_streams import folder_of
 from headrace.engine.introspection.dry_run import Locations, executors_of
@@ -148,9 +149,16 @@ class Explaining:
         if engine.active and self._policy.merge_strategy is not MergeStrategy.NONE:
             assert engine.plan is not None
             assert engine.plan.merging is not None
-            return engine.plan.merging.with_locked_plan(lambda plan: describe(plan, streams, apart))
-        merging = begin_merging(self._policy, lambda: streams)
-        return describe(planned_together(merging, engine.sinks()), streams, apart)
+            stores = described_stores(engine.plan.physical)
+            return engine.plan.merging.with_locked_plan(
+                lambda plan: describe(plan, streams, apart, stores)
+            )
+        merging, state = begin_merging(self._policy, lambda: streams), self._state
+        queries = {name: _enrolled(sink, state) for name, sink in engine.sinks().items()}
+        goes_on = PlanState(state.panes, merging=merging, ran=plans_that_ran(queries, state))
+        physical = plan_all(queries.values(), goes_on, engine.statistics, self._policy)
+        planned = planned_together(merging, {name: own.sink for name, own in queries.items()})
+        return describe(planned, streams, apart, described_stores(physical))
 
     @property
     def _policy(self) -> PlannerPolicy:
