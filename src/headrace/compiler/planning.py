@@ -58,7 +58,8 @@ def plan_all(
     if state.merging is not None:
         apart = [name for name, query in given.items() if stays_apart(query)]
         sinks = {name: query.sink for name, query in given.items()}
-        merged = state.merging.update(sinks, state.ran, apart)
+        late = [name for name, query in given.items() if query.starts_at is not None]
+        merged = state.merging.update(sinks, state.ran, apart, late)
         live = {n: LiveQuery(merged[n], query.starts_at) for n, query in given.items()}
     panes = state.panes
     changes: list[Change] = []

@@ -7,7 +7,7 @@ that a new query costs no more among thousands than among ten.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -61,15 +61,24 @@ class ContainingOperators:
         equality: Equality,
         plan_of: Callable[[SharedOperator], Node],
         pays: Callable[[Node, Node, Node], bool],
+        among: Collection[int] | None = None,
     ) -> Node | None:
-        """An operator as rows of one that runs and holds more, if there is one and that pays."""
+        """An operator as rows of one that runs and holds more, if there is one and that pays.
+
+        ``among`` are the numbers of those that may be read, if not any.
+        """
         meanings = equality.signer.signatures(node)
         same = self._by_key.get(equality.key(meanings[id(node)]))
         shape = _shape(node, meanings, equality.signer)
-        if (same is not None and same.users) or shape not in self._candidates:
+        runs = among is None and same is not None and same.users
+        if runs or shape not in self._candidates:
             return None
         self._forget_gone(shape)
-        for candidate in islice(self._candidates[shape], MOST_TRIED):
+        candidates: Iterator[_Candidate] = iter(self._candidates[shape])
+        if among is not None:
+            own = None if same is None else same.number
+            candidates = (c for c in candidates if c.number in among and c.number != own)
+        for candidate in islice(candidates, MOST_TRIED):
             if candidate.conditions > _conjunct_count(node, meanings):
                 return None
             container = Container(
@@ -82,6 +91,10 @@ class ContainingOperators:
             if contained is not None and pays(node, contained, container.plan):
                 return contained
         return None
+
+    def numbers(self, root: SharedOperator) -> set[int]:
+        """The joins and aggregates of a query, by their numbers."""
+        return {operator.number for operator in _operators(root)} & self._noted
 
     def _forget_gone(self, shape: Hashable) -> None:
         gone = [

@@ -49,6 +49,8 @@ class Merging:
         self._given: dict[str, Sink] = {}
         self._running: dict[str, Sink] = {}
         self._left = 0
+        #: Queries that do not see yet what those before them see.
+        self._late: set[str] = set()
         #: Queries change on the engine's thread, and people look at them from theirs.
         self._lock = Lock()
 
@@ -61,14 +63,22 @@ class Merging:
         queries: Mapping[str, Sink],
         ran: Mapping[str, Node] | None = None,
         apart: Collection[str] = (),
+        late: Collection[str] = (),
     ) -> dict[str, Sink]:
         """The plans to run for these queries; those that run already keep theirs.
 
         ``ran`` are the plans that queries ran in an earlier life. ``apart`` are queries that will
-        never see what others see: to read more than they need would only cost them more.
+        never see what others see: to read more than they need would only cost them more. ``late``
+        are those that do not see it yet. Once one does, it takes in those that run and ask for
+        less.
         """
         with self._lock:
-            return self._updated(queries, ran or {}, apart)
+            running = self._updated(queries, ran or {}, apart)
+            whole = self._late - set(late)
+            self._late = {name for name in late if name in queries}
+            if self._takes_in([name for name in whole if name in queries]):
+                running = {name: self._running[name] for name in queries}
+            return running
 
     def tried(self, queries: Mapping[str, Sink]) -> dict[str, Sink]:
         """The plans that these queries would run now; those that are not there yet do not stay."""
@@ -144,15 +154,21 @@ class Merging:
     def _merged(self, sink: Sink, may_read_others: bool) -> Sink:
         if self.strategy is MergeStrategy.NONE:
             return sink
-        plan = self._contained(sink.input) if may_read_others else sink.input
+        return self._placed(sink, self._contained(sink.input) if may_read_others else sink.input)
+
+    def _placed(self, sink: Sink, plan: Node) -> Sink:
+        """A query in the global plan, with the plan that it runs."""
         own = sink if plan is sink.input else replace(sink, input=plan)
         placed = self.global_plan.add(own)
         self._note(placed.root)
         shared = self._adapted(placed.root, plan)
         return sink if shared is sink.input else replace(sink, input=shared)
 
-    def _contained(self, plan: Node) -> Node:
+    def _contained(self, plan: Node, among: Collection[int] | None = None) -> Node:
         """The same plan, whose joins and aggregates read one that runs where they are within it.
+
+        ``among`` are the operators that may be read, if not any; an operator of one's own is left
+        for them.
 
         Those that stand on top only: joins below a join are part of it, and what is below an
         aggregate that reads another one is not needed.
@@ -161,15 +177,40 @@ class Merging:
             return plan
         if isinstance(plan, Join | Aggregate):
             contained = self._containers.containing(
-                plan, self._matcher.equality, self._plan_of, self._pays
+                plan, self._matcher.equality, self._plan_of, self._pays, among
             )
             if contained is not None:
                 return contained
         if isinstance(plan, Join) or (isinstance(plan, Aggregate) and plan.from_sets):
             return plan
-        inputs = tuple(map(self._contained, plan.inputs))
+        inputs = tuple(self._contained(below, among) for below in plan.inputs)
         same = all(a is b for a, b in zip(inputs, plan.inputs, strict=True))
         return plan if same else plan.with_inputs(inputs)
+
+    def _takes_in(self, wider: Collection[str]) -> bool:
+        """Let queries that run read those that came later and hold more; whether any does so now.
+
+        What reads another query has no state of its own. Its open windows, and the rows that may
+        still find partners, are all with the other, which has seen what every query sees.
+        """
+        if not wider or not isinstance(self._matcher, MeaningMatcher):
+            return False
+        among: set[int] = set()
+        for name in wider:
+            among |= self._containers.numbers(self.global_plan.root(name))
+        streams = {self._given[name].streams() for name in wider}
+        narrowed: dict[str, Node] = {}
+        for name, sink in self._given.items():
+            if name in wider or name in self._late or sink.streams() not in streams:
+                continue
+            plan = self._contained(sink.input, among)
+            if plan is not sink.input:
+                narrowed[name] = plan
+        for name, plan in narrowed.items():
+            self.global_plan.remove(name)
+            sink = self._given[name]
+            self._running[name] = self._placed(sink, plan)
+        return bool(narrowed)
 
     def _note(self, root: SharedOperator) -> None:
         """Others may be within what runs."""

@@ -22,7 +22,12 @@ class Merges(Protocol):
     """Who gives each query the plan that it runs, merged with those of the others."""
 
     def update(
-        self, queries: Mapping[str, Sink], ran: Mapping[str, Node], apart: Collection[str], /
+        self,
+        queries: Mapping[str, Sink],
+        ran: Mapping[str, Node],
+        apart: Collection[str],
+        late: Collection[str],
+        /,
     ) -> dict[str, Sink]: ...
 
 
@@ -43,7 +48,11 @@ class TrialMerge:
         self._running = running
 
     def update(
-        self, queries: Mapping[str, Sink], ran: Mapping[str, Node], apart: Collection[str]
+        self,
+        queries: Mapping[str, Sink],
+        ran: Mapping[str, Node],
+        apart: Collection[str],
+        late: Collection[str],
     ) -> dict[str, Sink]:
         return self._running.tried(queries)
 
