@@ -2,7 +2,7 @@
 
 Work is as the planner's model has it (``cost.panes``), with rows that are counted instead of
 estimated: passes over an epoch's rows, rows and groups that they store, groups that are read to
-close windows, that are merged, that change places and that come out. Every layout that the planner
+close windows, that are merged and that come out. Every layout that the planner
 knows for the true load is run, and the one that it takes without a load.
 """
 
@@ -16,7 +16,7 @@ from unittest import mock
 
 from benchmarks.choices.measuring import Forced, Measured, Problem
 from benchmarks.choices.streams import Workload
-from headrace.cost.panes import EMIT, EXCHANGE, GROUP, LEVEL, MERGE, PASS, READ, ROW
+from headrace.cost.panes import EMIT, GROUP, LEVEL, MERGE, PASS, READ, ROW
 from headrace.optimizer.windows.layout import CostModel, RankedLayout, Sharing, layouts
 from headrace.plan.nodes import Aggregate, Node
 from headrace.plan.windows import Hopping
@@ -29,8 +29,8 @@ from headrace.stats.load import Load
 MOST_LAYOUTS = 6
 #: A layout that is forced is not held to what it promises.
 NOT_HELD = PlannerPolicy(window_cost_model=CostModel.PAPER)
-#: Groupings of a statement that computes results, before any tree: merging, and reading all rows.
-_LEVELS = 2
+#: Groupings of a statement that computes results straight from panes.
+_LEVELS = 1
 
 
 class LayoutProblem(Problem):
@@ -101,14 +101,12 @@ def _work(run: Measured, epoch: int) -> float:
     storing, answering = run.counted[epoch].storing, run.counted[epoch].answering
     out = run.results_of[epoch]
     higher = max(0, answering.levels - _LEVELS)
-    moved = answering.scanned if higher else out
     return (
         PASS * storing.statements
         + ROW * storing.grouped
         + GROUP * storing.written
         + READ * answering.scanned
         + MERGE * answering.grouped
-        + EXCHANGE * moved
         + LEVEL * higher
         + EMIT * out
     )

@@ -10,15 +10,16 @@ seconds and K keys, a stretch of time of length l holds
 of them (as many as there are keys when rows are many, as many as rows when keys are many), and
 
     storing panes of length p             PASS + ROW N + GROUP g,         g = groups(p) T / p
-    windows of (l, s) straight from them  READ g + MERGE g l / s + EXCHANGE o + EMIT o
-    the same through a tree               READ g + MERGE (what each level takes in) + EXCHANGE g
+    windows of (l, s) straight from them  READ g + MERGE g l / s + EMIT o
+    the same through a tree               READ g + MERGE (what each level takes in)
                                           + LEVEL per level + EMIT o
 
-with o for the groups that come out: straight from panes these change places between Spark's tasks,
-in a tree the panes do, before the first level.
+with o for the groups that come out. A tree takes in fewer groups where windows overlap much; where
+they tumble, it takes in more, since results go along through the levels above them.
 
-The constants were fitted on two cores with Spark 4.3 (``docs/benchmarks.md`` says how); only their
-ratios matter, and these hold on a machine with more of everything.
+The constants were fitted to the processor time of DuckDB in tasks, where most epochs run
+(``docs/benchmarks.md`` says how); only their ratios matter. What Spark runs itself pays six times
+as much for a pass, and for groups that change places between its tasks.
 """
 
 from __future__ import annotations
@@ -32,17 +33,16 @@ from headrace.plan.windows import Hopping
 from headrace.stats.load import Load
 
 #: Seconds for a pass over an epoch's rows whatever their number, for each row and for each group.
-PASS = 0.12
-ROW = 0.22e-6
-GROUP = 0.9e-6
-#: Seconds for a stored group that is read again, for one that is merged into a window, for one that
-#: changes places, and for one that comes out.
-READ = 0.15e-6
-MERGE = 0.04e-6
-EXCHANGE = 0.4e-6
-EMIT = 0.6e-6
-#: Seconds for a level of a tree: one more aggregation in the job.
-LEVEL = 0.06
+PASS = 0.02
+ROW = 0.05e-6
+GROUP = 0.05e-6
+#: Seconds for a stored group that is read again, for one that is merged into a window, and for one
+#: that comes out.
+READ = 0.02e-6
+MERGE = 0.07e-6
+EMIT = 0.28e-6
+#: Seconds for a level of a tree: one more aggregation in the same statement.
+LEVEL = 0.006
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,14 @@ class PaneCost:
         return often * self.load.groups(pane.length) * (epoch + longest) / pane.length
 
     def flat(self, pane: Hopping, windows: Sequence[Hopping]) -> float:
-        """Closing windows straight from panes."""
-        read = self._read(pane, windows)
-        merged = read * sum(w.length / w.slide for w in windows)
+        """Closing windows straight from panes.
+
+        Panes of the past are read again and again while windows are open, but each is merged into
+        each of its windows once, when that closes.
+        """
+        merged = self.stored(pane) * sum(w.length / w.slide for w in windows)
         out = sum(self.emitted(w) for w in windows)
-        return READ * read + MERGE * merged + (EXCHANGE + EMIT) * out
+        return READ * self._read(pane, windows) + MERGE * merged + EMIT * out
 
 
 def comes_out_larger(windows: Iterable[Hopping], pane: Hopping) -> bool:
@@ -98,8 +101,7 @@ def tree_pays(graph: WindowGraph, pane: Hopping, panes: int, load: Load | None =
     if levels == 0:
         return False
     straight = sum(w.length / w.slide for w in graph.asked)
-    out = sum(pane.length / w.slide * _groups(w, pane, load) for w in graph.asked)
-    saved = MERGE * (straight - _taken_in(graph, pane, load)) + EXCHANGE * (out - 1)
+    saved = MERGE * (straight - _taken_in(graph, pane, load))
     return panes * saved > LEVEL * levels
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cost import panes as pane_costs
-from headrace.cost.panes import EMIT, EXCHANGE, GROUP, MERGE, READ, ROW
+from headrace.cost.panes import EMIT, GROUP, MERGE, READ, ROW
 from headrace.engine.epochs import runner
 from headrace.operators.epoch import Epoch
 from headrace.optimizer import optimize
@@ -111,7 +111,7 @@ class Counted:
 
     def work(self, number: int, layout: PaneLayout) -> float:
         """Seconds of an epoch, as if passes cost nothing: rows and groups are what is at stake."""
-        seconds = (EXCHANGE + EMIT) * self.out[number]
+        seconds = EMIT * self.out[number]
         for pane in layout.panes:
             merged = sum(w.length / w.slide for w in layout.windows_of(pane))
             groups = self.groups(number, pane)
