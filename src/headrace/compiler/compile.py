@@ -21,12 +21,18 @@ from headrace.operators.panes.pane_aggregate import PaneAggregate
 from headrace.operators.panes.pane_store import Panes, PaneStore, WindowLateness
 from headrace.operators.panes.window_aggregate import PaneScan, WindowAggregate
 from headrace.operators.rows.row_aggregate import RowAggregate
-from headrace.operators.rows.row_store import Retention, RowStore, StoredRows, unchained
+from headrace.operators.rows.row_store import (
+    Retention,
+    RowStore,
+    StoredRows,
+    lowest_filter,
+    unchained,
+)
 from headrace.operators.sessions.session_aggregate import SessionAggregate
 from headrace.operators.sessions.session_store import SessionStore
 from headrace.operators.stateless import RowByRow, SourceRows, UnionRows, may_raise
 from headrace.optimizer.windows.closing import closing_graph
-from headrace.plan.expressions import Column, Expr, conjunction
+from headrace.plan.expressions import Column
 from headrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -364,7 +370,7 @@ class _Compiler:
             name = store_names.rows_of_stream(stream)
             store = self._row_store(name, self._stream_rows[stream], base.node.time)
             store.columns |= {*base.node.schema.names, base.node.time}
-            store.wanted.append(_lowest_filter(chain))
+            store.wanted.append(lowest_filter(chain))
             stored_rows = StoredRows(store, base.node.schema, chain, time, lateness, self.starts_at)
         else:
             operator = self.input(node)
@@ -404,13 +410,3 @@ def remembers(node: Node) -> bool:
         isinstance(part, Aggregate) or (isinstance(part, Join) and not is_table_join(part))
         for part in node.walk()
     )
-
-
-def _lowest_filter(chain: tuple[Filter | Project | Join, ...]) -> Expr | None:
-    """The filters directly above a source: what of its rows a query wants stored."""
-    predicates = []
-    for node in chain:
-        if not isinstance(node, Filter):
-            break
-        predicates.append(node.predicate)
-    return conjunction(predicates)

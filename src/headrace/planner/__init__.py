@@ -95,7 +95,7 @@ DECISIONS: tuple[Decision, ...] = (
         names.JOIN_ORDER,
         "in which order the joins of an epoch are computed",
         When.EVERY_EPOCH,
-        ("joins", "keys", "matches", "frequent", "regrets"),
+        ("joins", "keys", "matches", "frequent", "shares", "regrets"),
         ("joins.reorder", "joins.passes", "replan.leastGain"),
         join_order.choose_join_orders,
         "Joins",

@@ -15,6 +15,8 @@ from headrace.cost.window_joins import JoinLoad
 from headrace.planner.regret import Regrets
 from headrace.stats.catalog import NO_STATISTICS, Observation, Statistics
 from headrace.stats.load import (
+    JUMP,
+    TELLING,
     Load,
     SeenLength,
     SeenSet,
@@ -90,6 +92,8 @@ class RuntimeStatistics:
     matches: dict[str, dict[frozenset[int], Match]] = field(default_factory=dict)
     #: The most frequent values of a column of a store, with the share of rows that have each.
     frequent: dict[tuple[str, str], dict[Hashable, float]] = field(default_factory=dict)
+    #: The share of the rows of a store that a filter leaves, by its text.
+    shares: dict[tuple[str, str], float] = field(default_factory=dict)
     #: What the probes of multi-way joins found, by the hash of the join.
     probes: dict[str, ProbeHistory] = field(default_factory=dict)
     #: What came out of joins of sets, by the hash of the aggregate and the inputs aggregated early.
@@ -166,6 +170,21 @@ class RuntimeStatistics:
             if count > FREQUENT * usual and count >= least_frequent(rows)
         }
 
+    def note_share(self, store: str, filtered: str, passed: int, rows: int) -> None:
+        """Of so many rows a filter has left some. That it left none is no proof that it never
+        will."""
+        if not rows:
+            return
+        seen = max(passed, 0.5) / rows
+        before = self.shares.get((store, filtered), seen)
+        # What lasts is smoothed, and what is different is believed.
+        differs = not 1 / JUMP <= seen / before <= JUMP and rows >= TELLING
+        self.shares[store, filtered] = seen if differs else (before + seen) / 2
+
+    def share_of(self, store: str, filtered: str) -> float:
+        """The share of rows that a filter leaves; all where nothing is known of it."""
+        return self.shares.get((store, filtered), 1.0)
+
     def note_stream(self, name: str, seen: Observation) -> None:
         self.recent_rows[name] = seen.rows
         self.streams = self.streams.observe_stream(name, seen)
@@ -180,6 +199,7 @@ class RuntimeStatistics:
         self.joins = {name: load for name, load in self.joins.items() if name in used}
         self.matches = {name: seen for name, seen in self.matches.items() if name in used}
         self.frequent = {key: some for key, some in self.frequent.items() if key[0] in used}
+        self.shares = {key: share for key, share in self.shares.items() if key[0] in used}
         self.probes = {name: seen for name, seen in self.probes.items() if name in used}
         self.set_matches = {name: seen for name, seen in self.set_matches.items() if name in used}
         self.skews = {name: skew for name, skew in self.skews.items() if name in used}
@@ -213,6 +233,7 @@ class RuntimeStatistics:
                 for identity, seen in self.matches.items()
             },
             "frequent": [[*key, some] for key, some in self.frequent.items()],
+            "shares": [[*key, share] for key, share in self.shares.items()],
             "probes": {identity: seen.to_json() for identity, seen in self.probes.items()},
             "set_matches": {
                 identity: [[sorted(early), one.factor, one.epoch] for early, one in seen.items()]
@@ -254,6 +275,7 @@ class RuntimeStatistics:
                 for identity, seen in value.get("matches", {}).items()
             },
             {(store, name): some for store, name, some in value.get("frequent", ())},
+            {(store, filtered): share for store, filtered, share in value["shares"]},
             {identity: ProbeHistory.from_json(seen) for identity, seen in value["probes"].items()},
             {
                 identity: {frozenset(early): SetMatch(factor, at) for early, factor, at in seen}

@@ -109,11 +109,12 @@ class Attempt:
         )
 
     def _some_keys_are_unknown(self) -> bool:
-        known = self._runner.statistics.keys
+        keys, shares = self._runner.statistics.keys, self._runner.statistics.shares
+        stores = [store for store in self._physical.stores if isinstance(store, RowStore)]
         return any(
-            (store.name, name) not in known
-            for store in self._physical.stores
-            for name in _counted_keys(store)
+            any((store.name, name) not in keys for name in store.counted)
+            or any((store.name, str(one)) not in shares for one in store.counted_filters())
+            for store in stores
         )
 
     def run(self) -> Committed:
@@ -525,10 +526,6 @@ def _by_operator(outputs: Mapping[str, Operator]) -> list[tuple[Operator, list[s
     for name, operator in outputs.items():
         found.setdefault(id(operator), (operator, []))[1].append(name)
     return list(found.values())
-
-
-def _counted_keys(store: Store) -> set[str]:
-    return store.counted if isinstance(store, RowStore) else set()
 
 
 def _streams_read(operator: Operator) -> list[str]:

@@ -153,8 +153,15 @@ class DeltaJoin(Operator):
         everyone = list(range(len(self._inputs)))
         spans = self._spans(epoch, everyone)
         names = [source.rows.store.name for source in self._inputs]
-        new = [sum(f.rows for f in epoch.new_files(name)) for name in names]
-        total = [epoch.rows(name, *span) for name, span in zip(names, spans, strict=True)]
+        shares = [source.rows.share(epoch) for source in self._inputs]
+        new = [
+            _part(sum(f.rows for f in epoch.new_files(name)), share)
+            for name, share in zip(names, shares, strict=True)
+        ]
+        total = [
+            _part(epoch.rows(name, *span), share)
+            for name, share, span in zip(names, shares, spans, strict=True)
+        ]
         edges = [
             edge
             for name, span in zip(names, spans, strict=True)
@@ -307,6 +314,11 @@ class DeltaJoin(Operator):
         else:
             line = f"in the order {order_text(self._graph.written, self._graph.names)}, as written"
         return (EpochStep(f"delta join of {names}", (line,)),)
+
+
+def _part(rows: int, share: float) -> int:
+    """Rows that a filter leaves: where there are some, it may leave one."""
+    return max(1, round(rows * share)) if rows else 0
 
 
 def _flag(index: int) -> str:

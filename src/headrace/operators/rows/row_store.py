@@ -36,12 +36,14 @@ from headrace.operators.epoch import Epoch
 from headrace.operators.inputs import FilesInput
 from headrace.operators.stateless import RowByRow, apply
 from headrace.operators.write import RowFilter, Write, Writing
-from headrace.plan.expressions import Column, Expr
+from headrace.plan.expressions import Column, Expr, conjunction
 from headrace.plan.nodes import Filter, Join, Project
 from headrace.plan.types import BIGINT, BOOLEAN, INT, STRING, WINDOW, Field, Schema
 from headrace.planner.statistics import least_frequent
 from headrace.state.arrangement import span
 
+#: So many filters over one store are counted.
+MOST_FILTERS = 64
 _VALUE, _ROWS = "__value", "__rows"
 _COUNTS = Schema.of(((_VALUE, STRING), (_ROWS, BIGINT)))
 
@@ -166,6 +168,8 @@ class RowStore(Store):
         }
         counted = sorted(self.counted) if epoch.counts_keys else []
         watch |= {f"keys {name}": call("approx_count_distinct", column(name)) for name in counted}
+        filters = self.counted_filters() if epoch.counts_keys else []
+        watch |= {f"filter {i}": call("count_if", sql_of(p)) for i, p in enumerate(filters)}
         last = call("max", millis(end))
         kept = None
         if counting:
@@ -188,8 +192,19 @@ class RowStore(Store):
             yield from self._note_frequent(epoch, name)
         if counting and stream is not None:
             note_counts(epoch, stream, seen)
+        rows_stored = sum(file.rows for file in epoch.new_files(self.name))
+        for place, filtered in enumerate(filters):
+            passed = int(seen[f"filter {place}"] or 0)
+            epoch.statistics.note_share(self.name, str(filtered), passed, rows_stored)
         for rule in self._rules():
             epoch.late[self.name, rule.flag] = int(seen[rule.flag] or 0)
+
+    def counted_filters(self) -> list[Expr]:
+        """Filters of joins that read some of the rows, where others want more: what these leave is
+        counted like keys, for the sake of join orders."""
+        filters = {predicate: None for predicate in self.wanted if predicate is not None}
+        shared = len(filters) > 1 or None in self.wanted
+        return [*filters][:MOST_FILTERS] if shared and self.counted else []
 
     def _note_frequent(self, epoch: Epoch, name: str) -> Writing[None]:
         """Which values of a key many of the new rows have."""
@@ -276,6 +291,16 @@ class StoredRows:
     def schema(self) -> Schema:
         return self.chain[-1].schema if self.chain else self.base
 
+    @property
+    def wanted(self) -> Expr | None:
+        """The filters directly above the stored rows: what of these the operator wants."""
+        return lowest_filter(self.chain)
+
+    def share(self, epoch: Epoch) -> float:
+        """The share of the stored rows that the operator reads, as far as it is known."""
+        wanted = self.wanted
+        return 1.0 if wanted is None else epoch.statistics.share_of(self.store.name, str(wanted))
+
     def stored_name(self, name: str) -> str | None:
         """The store's column that the operator sees under a name, if it is one unchanged."""
         for node in reversed(self.chain):
@@ -349,6 +374,16 @@ class StoredRows:
         for node in self.chain:
             result = apply(node, result)
         return result
+
+
+def lowest_filter(chain: tuple[Filter | Project | Join, ...]) -> Expr | None:
+    """The filters directly above a source: what of its rows a query wants stored."""
+    predicates = []
+    for node in chain:
+        if not isinstance(node, Filter):
+            break
+        predicates.append(node.predicate)
+    return conjunction(predicates)
 
 
 def unchained(operator: Operator) -> tuple[Operator, tuple[Filter | Project | Join, ...]]:
