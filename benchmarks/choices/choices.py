@@ -10,6 +10,9 @@ Generated workloads of four kinds of decisions, every plan forced and measured:
 Their work (rows read, looked up, joined and stored, each at the price that the planner has for it)
 is counted in this process and without Spark, and is the same on every run. Beside it stand the rows
 of all of DuckDB's operators, which know nothing of the planner's prices, and processor time.
+
+- *timed*: some of these workloads on Spark, by the clock: the chosen plan, and those of the least
+  and of the most work.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import Any
 
 from benchmarks.choices.judging import CLOSE, Score, Verdict, all_workloads, judge
 from benchmarks.choices.streams import Workload
+from benchmarks.choices.timed import timed_case
 from benchmarks.harness.parts import Found, Parts, run_parts
 from benchmarks.harness.report import Report, Setup
 from headrace.contestants import empty_folder
@@ -40,9 +44,15 @@ class Size:
 
     length: int
     every: int
+    timed: int
+    repeats: int
 
 
-SIZES = {"tiny": Size(3, 24), "small": Size(4, 6), "full": Size(4, 1)}
+SIZES = {
+    "tiny": Size(3, 24, 1, 1),
+    "small": Size(4, 6, 4, 1),
+    "full": Size(4, 1, 12, 3),
+}
 
 
 @dataclass
@@ -71,7 +81,18 @@ def _kind(kind: str, bench: ChoiceBench) -> Found:
     return [case_of(verdict) for verdict in verdicts], figures_of(kind, verdicts)
 
 
-PARTS: Parts[ChoiceBench] = {kind: (partial(_kind, kind), 0.25) for kind in KINDS}
+def _timed(bench: ChoiceBench) -> Found:
+    """As many workloads of each kind."""
+    every = [[*chosen_workloads(bench.size, kind)] for kind in KINDS]
+    wanted = [one for some in zip(*every, strict=False) for one in some][: bench.size.timed]
+    cases = [timed_case(bench.setup, one, bench.size.repeats) for one in wanted]
+    return cases, {f"{c.case}, {name}": value for c in cases for name, value in c.ratio.items()}
+
+
+PARTS: Parts[ChoiceBench] = {
+    **{kind: (partial(_kind, kind), 0.2) for kind in KINDS},
+    "timed": (_timed, 0.2),
+}
 
 
 def text_of(verdict: Verdict) -> str:
@@ -97,12 +118,10 @@ def case_of(verdict: Verdict) -> Case:
     }
     if not verdict.equal:
         notes["difference"] = "plans have other numbers of results"
-    epochs = len(verdict.workload.phase_of_epochs)
-    rows = sum(phase.rows for stream in verdict.workload.streams for phase in stream.phases)
     return Case(
         verdict.workload.name,
         verdict.equal,
-        rows * epochs // max(1, len(verdict.workload.lengths)),
+        verdict.workload.rows,
         {"chosen": chosen, "least of the forced": least},
         {
             "chosen/best": verdict.chosen,

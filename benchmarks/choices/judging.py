@@ -22,12 +22,13 @@ from benchmarks.choices.probing import ProbedProblem
 from benchmarks.choices.streams import Workload
 from benchmarks.choices.window_workloads import window_workloads
 from headrace.optimizer import optimize
+from headrace.plan.nodes import Node
 from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
 
 #: Epochs of a phase that are not judged, and within how much of the best a choice is good.
 WARM_UP, CLOSE, RUINOUS = 2, 1.10, 2.0
-#: A choice that costs so little more in a single epoch is nobody's ruin: 20 µs of work.
+#: So much more in a single epoch is nobody's ruin: 20 µs of work.
 _LITTLE = 20e-6
 
 
@@ -69,8 +70,10 @@ def all_workloads(length: int) -> Iterator[Workload]:
     yield from early_workloads(length)
 
 
-def problem_of(workload: Workload) -> Problem:
-    plan = optimize(plan_query(workload.sql, workload.catalog).plan).plan
+def problem_of(workload: Workload, plan: Node | None = None) -> Problem:
+    """What is decided of a workload; of its own plan if none is given."""
+    if plan is None:
+        plan = optimize(plan_query(workload.sql, workload.catalog).plan).plan
     match workload.name.split("/")[0]:
         case "probes":
             return ProbedProblem(plan)
@@ -82,7 +85,21 @@ def problem_of(workload: Workload) -> Problem:
             return EarlyProblem(plan)
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A verdict, with the forced runs of the least and the most work, and the files of all runs."""
+
+    verdict: Verdict
+    best: Measured
+    worst: Measured
+    files: Sequence[dict[str, list[Path]]]
+
+
 def judge(workload: Workload, folder: Path) -> Verdict:
+    return judged(workload, folder).verdict
+
+
+def judged(workload: Workload, folder: Path) -> Judged:
     """Run a workload by the plan that is chosen, by the forced ones, and compare their work."""
     problem = problem_of(workload)
     epochs = workload.write(folder / "in")
@@ -97,7 +114,10 @@ def judge(workload: Workload, folder: Path) -> Verdict:
     without = next((one for one in runs if one.name == blind.name), None) or run(blind)
     everything = [chosen, without, *runs]
     problem.settle(everything)
-    return _verdict(workload, problem, chosen, without, runs)
+    later = [epoch for phase in workload.judged(WARM_UP) for epoch in phase]
+    ranked = sorted(runs, key=lambda one: one.work_of(later))
+    verdict = _verdict(workload, problem, chosen, without, runs)
+    return Judged(verdict, ranked[0], ranked[-1], epochs)
 
 
 def _verdict(

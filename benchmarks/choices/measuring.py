@@ -70,6 +70,10 @@ class Problem(ABC):
     def watching(self, measured: Measured) -> AbstractContextManager[None]:
         """Take down the work of each epoch, where the engine tells it while it runs."""
 
+    def all_forced(self) -> Iterator[Forced]:
+        """All plans that ``forced`` may give."""
+        return self.forced(Measured(""))
+
     def settle(self, runs: Sequence[Measured]) -> None:  # noqa: B027 - most know it at once
         """Work out the work of all epochs, where it takes what all runs have counted."""
 

@@ -63,11 +63,17 @@ class ProbedProblem(Problem):
         order = written
         for _ in range(MOST_RUN):
             missing -= self._taken(order, drivers)
-            name = " ".join(self.graph.names[index] for index in order)
-            yield Forced(name, with_order(self.plan, self.join, left_deep(order)), PlannerPolicy())
+            yield self._forced(order)
             if not missing:
                 return
             order = max(pending, key=lambda o: len(missing & self._taken(o, drivers)))
+
+    def all_forced(self) -> Iterator[Forced]:
+        return map(self._forced, permutations(range(len(self.graph.leaves))))
+
+    def _forced(self, order: Sequence[int]) -> Forced:
+        name = " ".join(self.graph.names[index] for index in order)
+        return Forced(name, with_order(self.plan, self.join, left_deep(order)), PlannerPolicy())
 
     def blind(self) -> Forced:
         written = self.graph.written

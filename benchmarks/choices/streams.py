@@ -183,6 +183,17 @@ class Workload:
         numbers = [n for n, length in enumerate(self.lengths) for _ in range(length)]
         return [None, *numbers] if self.loaded else [*numbers]
 
+    @property
+    def rows(self) -> int:
+        """About how many rows all streams bring in all epochs."""
+        phases = [number for number, length in enumerate(self.lengths) for _ in range(length)]
+        later = sum(
+            stream.phases[min(phase, len(stream.phases) - 1)].rows
+            for stream in self.streams
+            for phase in phases
+        )
+        return later + sum(stream.load.rows for stream in self.streams if stream.load is not None)
+
     def write(self, folder: Path) -> list[dict[str, list[Path]]]:
         """The files of each stream in each epoch."""
         import pyarrow.parquet as parquet

@@ -186,6 +186,21 @@ def test_soak_runs(spark: SparkSession, tmp_path: Path) -> None:
     assert threading.active_count() <= threads + 1, "the sampling thread has ended"
 
 
+@pytest.mark.slow
+def test_choices_are_timed_on_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CASES_VARIABLE, "early,timed")
+    report, done = run_tiny("choices", spark, tmp_path)
+    *counted, timed = report["cases"]
+    assert len(counted) >= 1
+    assert all(case["case"].startswith("early/") for case in counted)
+    assert timed["case"].startswith("timed/")
+    assert set(timed["seconds"]) == {"chosen", "least work", "most work"}
+    assert timed["notes"]["CPU"]["chosen"] > 0
+    assert done == pytest.approx(1.0)
+
+
 def test_growth_leaves_the_first_quarter_out() -> None:
     early, late = [10.0, 10.0, 99.0], [11.0, 99.0, 11.0]
     assert growth([1.0, 1.0, 1.0, *early, 50.0, 50.0, 50.0, *late]) == pytest.approx(1.1)
