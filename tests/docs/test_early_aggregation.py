@@ -100,7 +100,7 @@ def test_the_engine_agrees(example: Example, spark: SparkSession, tmp_path: Path
 
 
 def test_both_examples_of_the_paper_are_there() -> None:
-    links, auctions = EXAMPLES
+    links, auctions, *_ = EXAMPLES
     assert links.sql.count("trailing") == 2
     assert "landmark(a.ts)" in auctions.sql
     assert "person" in auctions.tables

@@ -303,7 +303,7 @@ EXAMPLES = [
     ),
     Example(
         "SEVERAL_WINDOWS",
-        f"SELECT 1 {JOINED} GROUP BY landmark(a.ts), ▸landmark(b.ts)",
+        f"SELECT 1 {JOINED} GROUP BY landmark(a.ts), ▸session_window(b.ts, '1 hour')",
         "2 windows",
         "of each of its streams",
     ),

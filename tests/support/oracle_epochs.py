@@ -38,7 +38,7 @@ from headrace.plan.nodes import (
     Union,
 )
 from headrace.plan.types import INT, Field, Schema
-from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing
+from headrace.plan.windows import Current, Hopping, InheritedWindow, Landmark, Session, Trailing
 from tests.support.compare import plain_rows
 from tests.support.duck import Rows, comma, duck_sql, fetch, fresh, load, micros_of, quote
 from tests.support.oracle_batch import (
@@ -250,9 +250,9 @@ class _Run:
                 window = ("", "")
                 # The groups that got rows in the epoch, with totals over everything so far.
                 return self._groups(node, rows, window, having="max(__epoch) = __out")
-            case Trailing(length=length) if node.also:
+            case (Trailing() | Current()) as window if node.also:
                 rows = self._windows_of_inputs(node, below, wm)
-                return self._groups(node, rows, (f"__group - {length * 1000}", "__group"))
+                return self._groups(node, rows, (_begin(window, "__group"), "__group"))
             case Trailing(length=length):
                 micros = f"epoch_us({time})"
                 rows = (
@@ -294,8 +294,8 @@ class _Run:
         for time, window in parts:
             micros = f"epoch_us({quote(time.name)})"
             held.append(f"{micros} < after")
-            if isinstance(window, Trailing):
-                held.append(f"{micros} >= after - {window.length * 1000}")
+            if isinstance(window, Trailing | Current):
+                held.append(f"{micros} >= {_begin(window, 'after')}")
         return (
             f"SELECT {grouping_columns(node)}, epoch AS __out, after AS __group "
             f"FROM {below} rows JOIN {wm} ON epoch >= __epoch "
@@ -547,3 +547,12 @@ def _least(marks: Sequence[int | None]) -> int | None:
 
 def _behind(mark: int | None, lag: int) -> int | None:
     return None if mark is None else mark - lag * 1000
+
+
+def _begin(window: Trailing | Current, end: str) -> str:
+    """Where a window begins that ends at an instant, in microseconds."""
+    if isinstance(window, Trailing):
+        return f"{end} - {window.length * 1000}"
+    # The last border below the end.
+    length, offset = window.length * 1000, window.offset * 1000
+    return f"({end} - 1 - (({end} - 1 - {offset}) % {length} + {length}) % {length})"

@@ -36,7 +36,7 @@ from headrace.plan.expressions import Column, Expr
 from headrace.plan.nodes import Aggregate
 from headrace.plan.times import graph_lag
 from headrace.plan.types import TIMESTAMP
-from headrace.plan.windows import Hopping, Landmark, Trailing
+from headrace.plan.windows import Current, Hopping, InputWindowKind, Landmark, Trailing
 from headrace.planner.early_aggregation import EarlyChoice
 from headrace.planner.output_upkeep import OutputChoice
 from headrace.state import store_names
@@ -123,7 +123,7 @@ class _SetCompiler:
             self._measure(join, stores)
         moving = tuple(s for s in stores if not isinstance(s, AggregationSet))
         window = self._node.windows[0]
-        assert isinstance(window, Trailing)
+        assert isinstance(window, Trailing | Current)
         pairs = WindowPairs(join, moving, sources, window.length)
         rows = [s.rows.store for s in stores if isinstance(s, TrailingSet)]
         pairs.stores = distinct_stores([*rows, *stores])
@@ -241,10 +241,10 @@ class _SetCompiler:
         shape = self._shape
         leaf, windows = shape.graph.leaves[index], shape.input_windows
         window = None if windows is None else windows[index]
-        assert isinstance(window, Trailing | Landmark)
+        assert isinstance(window, InputWindowKind)
         time = self._time(index)
         # A landmark's rows are in its set for good; without a set they are needed themselves.
-        kept = window.length if isinstance(window, Trailing) else None
+        kept = None if isinstance(window, Landmark) else window.length
         rows = self._all.stored_rows(leaf.node, time.name, None, Retention(self._streams, kept))
         name = store_names.trailing_set_of(
             leaf.node, groups, time, window, self._streams, self._all.starts_at

@@ -14,7 +14,7 @@ from headrace.plan.nodes import (
     SameSession,
     Source,
 )
-from headrace.plan.windows import Hopping, Landmark, Session, Trailing
+from headrace.plan.windows import Current, Hopping, Landmark, Session, Trailing
 
 
 class NativeUnsupported(HeadraceError):
@@ -56,7 +56,7 @@ def _require_aggregate(node: Aggregate, mode: OutputMode) -> None:
             )
     for window in node.windows:
         match window:
-            case Trailing():
+            case Trailing() | Current():
                 raise NativeUnsupported("Spark has no window that ends at the watermark")
             case Hopping() if window.slide > window.length:
                 raise NativeUnsupported(

@@ -40,7 +40,7 @@ from headrace.plan.nodes import (
     Union,
 )
 from headrace.plan.types import DataType, Schema
-from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing
+from headrace.plan.windows import Current, Hopping, InheritedWindow, Landmark, Session, Trailing
 
 FORMAT = "headrace-plan"
 VERSION = 1
@@ -48,7 +48,7 @@ VERSION = 1
 _CLASSES: tuple[type, ...] = (
     *(Source, Table, Filter, Project, Aggregate, Join, Union, Sink),
     *(Column, Literal, Call, Cast, AggregateCall, Named),
-    *(Hopping, Session, Trailing, Landmark, InheritedWindow),
+    *(Hopping, Session, Trailing, Current, Landmark, InheritedWindow),
     *(SameWindow, IntervalBound, SameSession, InputWindow),
 )
 

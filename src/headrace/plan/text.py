@@ -41,7 +41,15 @@ from headrace.plan.nodes import (
     Table,
     Union,
 )
-from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Session, Trailing, Window
+from headrace.plan.windows import (
+    Current,
+    Hopping,
+    InheritedWindow,
+    Landmark,
+    Session,
+    Trailing,
+    Window,
+)
 from headrace.redaction import redacted, shown_option
 
 # How tightly Spark's grammar binds, loosest first.
@@ -251,6 +259,8 @@ def window_text(window: Window, time: str) -> str:
             return f"session_window({time}, '{format_duration(gap)}')"
         case Trailing(length=length):
             return f"trailing({time}, '{format_duration(length)}')"
+        case Current(length=length, offset=offset):
+            return window_text(Hopping(length, length, offset), time)
         case Landmark():
             return f"landmark({time})"
         case InheritedWindow():

@@ -155,10 +155,49 @@ class Trailing(Window):
     def name(self) -> str:
         return f"trailing {format_duration(self.length)}"
 
+    def begin(self, end: int) -> int:
+        """Where the window begins that ends at a watermark."""
+        return end - self.length
+
+
+@dataclass(frozen=True)
+class Current(Window):
+    """The tumbling window that holds the instant before the watermark, as far as that has come.
+
+    A window of one input of a join, beside others: it grows until the watermark has reached its
+    end, and is whole there.
+    """
+
+    length: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        # The same checks, and one spelling.
+        object.__setattr__(self, "offset", self._grid.offset)
+
+    @property
+    def _grid(self) -> Hopping:
+        return Hopping(self.length, self.length, self.offset)
+
+    @property
+    def name(self) -> str:
+        return self._grid.name
+
+    def begin(self, end: int) -> int:
+        """Where the window begins that has come as far as a watermark.
+
+        >>> Current(10).begin(19), Current(10).begin(20), Current(10).begin(21)
+        (10, 10, 20)
+        """
+        return self._grid.last_start(end - 1)
+
 
 @dataclass(frozen=True)
 class Landmark(Window):
     """Everything so far; the groups that changed come out with each epoch."""
+
+    def begin(self, end: int) -> None:
+        """It has no beginning."""
 
     @property
     def name(self) -> str:
@@ -172,6 +211,10 @@ class InheritedWindow(Window):
     @property
     def name(self) -> str:
         return "given"
+
+
+#: Windows of one input of a join that end at the watermark of all of them.
+InputWindowKind = Trailing | Current | Landmark
 
 
 def tumbling(length: int, offset: int = 0) -> Hopping:

@@ -41,7 +41,7 @@ from headrace.optimizer.early.upkeep import ANEW, KEPT, why_joined_anew
 from headrace.optimizer.joins.search import join_cost
 from headrace.plan.join_graph import pairs_of
 from headrace.plan.json import plan_hash
-from headrace.plan.windows import Trailing
+from headrace.plan.windows import Landmark
 from headrace.planner.choices import Choices, EarlyInputs
 from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
 from headrace.planner.names import EARLY_AGGREGATION
@@ -170,7 +170,7 @@ class ChoiceCosts:
             return 0.0
         assert self.shape.input_windows is not None
         load = self.loads.sets[index]
-        leave = isinstance(self.shape.input_windows[index], Trailing)
+        leave = not isinstance(self.shape.input_windows[index], Landmark)
         return different(load.rows * (2 if leave else 1), load.keys) / load.milliseconds
 
     def _output_groups(self) -> float:
@@ -233,7 +233,8 @@ class ChoiceCosts:
         assert self.shape.input_windows is not None
         step = load.milliseconds
         came = load.rows
-        moved = came * 2 if isinstance(self.shape.input_windows[index], Trailing) else came
+        leave = not isinstance(self.shape.input_windows[index], Landmark)
+        moved = came * 2 if leave else came
         held, groups = self.loads.window_rows.get(index, (came, different(came, load.keys)))
         # Groups that rows enter or leave are written anew, beside those that are there.
         touched = different(moved, load.keys)

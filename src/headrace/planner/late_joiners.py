@@ -10,7 +10,7 @@ from __future__ import annotations
 from headrace.plan.nodes import Aggregate, Join, Node
 from headrace.plan.reach import reach_of
 from headrace.plan.times import aggregate_lag
-from headrace.plan.windows import Hopping, InheritedWindow, Trailing
+from headrace.plan.windows import Current, Hopping, InheritedWindow, Trailing
 from headrace.planner.live_query import LiveQuery
 from headrace.planner.warm_up import warm_up
 
@@ -38,7 +38,8 @@ def _forgets(node: Node) -> bool:
     """Whether an operator lets go of every row in time."""
     if isinstance(node, Aggregate):
         return all(
-            isinstance(window, Hopping | Trailing | InheritedWindow) for window in node.windows
+            isinstance(window, Hopping | Trailing | Current | InheritedWindow)
+            for window in node.windows
         )
     if isinstance(node, Join) and node.left.streams() and node.right.streams():
         reaches = [reach_of(time) for time in node.times]

@@ -20,7 +20,16 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.times import event_times, input_times
 from headrace.plan.types import STRING, TIMESTAMP, WINDOW, DataType
-from headrace.plan.windows import InheritedWindow, Landmark, Session, Trailing, Window
+from headrace.plan.windows import (
+    Current,
+    Hopping,
+    InheritedWindow,
+    InputWindowKind,
+    Landmark,
+    Session,
+    Trailing,
+    Window,
+)
 from headrace.sql.expressions import ExpressionBinder, Origins
 from headrace.sql.names import plan_name, unique
 from headrace.sql.refusals import refuse
@@ -128,8 +137,8 @@ def bind_grouping(
         without_window(relation, group)
     node, source = (calls or given)[0]
     for lower in relation.node.walk():
-        if isinstance(lower, Aggregate) and isinstance(lower.windows[0], Trailing | Landmark):
-            name = "trailing" if isinstance(lower.windows[0], Trailing) else "landmark"
+        if isinstance(lower, Aggregate) and isinstance(lower.windows[0], InputWindowKind):
+            name = "landmark" if isinstance(lower.windows[0], Landmark) else "trailing"
             refuse("CHANGING_INPUT", node, window=name, what_it_is="an aggregate")
     taken = {WINDOW_COLUMN, WINDOW_ID_COLUMN}
     keys: list[Named] = []
@@ -155,13 +164,13 @@ def _windows_of_inputs(
     binder: ExpressionBinder,
 ) -> GroupByClause:
     """A window for each stream of a join, all of them up to the watermark."""
-    window_of: dict[str, tuple[Column, Window]] = {}
+    window_of: dict[str, tuple[Column, InputWindowKind]] = {}
     streams = input_times(relation.node)
-    moving = all(isinstance(call.windows[0], Trailing | Landmark) for _, call in calls)
-    if streams is None or not moving:
+    own = [_window_of_input(call) for _, call in calls]
+    if streams is None or None in own:
         refuse("SEVERAL_WINDOWS", calls[1][0], count=len(calls))
-    for node, call in calls:
-        (window,) = call.windows
+    for (node, call), window in zip(calls, own, strict=True):
+        assert window is not None
         owner = next((s for s, times in streams.items() if _name_of(call.time) in times), None)
         if owner is None or not isinstance(call.time, Column):
             refuse(
@@ -177,18 +186,31 @@ def _windows_of_inputs(
     for owner, times in streams.items():
         if owner not in window_of:
             refuse("INPUT_WITHOUT_WINDOW", calls[0][0], input=owner, time=sorted(times)[0])
-    trailing = [part for part in window_of.values() if isinstance(part[1], Trailing)]
-    if not trailing:
-        refuse("SEVERAL_WINDOWS", calls[1][0], count=len(calls))
+    # The first that has a beginning is what the results show as their window.
+    bounded = [part for part in window_of.values() if not isinstance(part[1], Landmark)]
     sources = [call for _, call in calls]
     keys: list[Named] = []
     for _, expr in items:
         if expr not in sources and not any(key.expr == expr for key in keys):
             keys.append(Named(unique(plan_name(expr), {WINDOW_COLUMN, WINDOW_ID_COLUMN}), expr))
-    time, window = trailing[0]
+    time, window = (bounded or list(window_of.values()))[0]
+    if not bounded:
+        # What each brings is joined with all of the others, and stays.
+        landmark = next(call for call in sources if call.time == time)
+        return GroupByClause(relation, tuple(keys), landmark, time, (window,), binder.origins)
     also = tuple(InputWindow(t, w) for t, w in window_of.values() if t != time)
     source = next(call for call in sources if call.time == time)
     return GroupByClause(relation, tuple(keys), source, time, (window,), binder.origins, also)
+
+
+def _window_of_input(call: WindowCall) -> InputWindowKind | None:
+    """The window that a call means beside those of other inputs; None where it means none."""
+    if len(call.windows) > 1:
+        return None
+    (window,) = call.windows
+    if isinstance(window, Hopping):
+        return Current(window.length, window.offset) if window.tumbling else None
+    return window if isinstance(window, Trailing | Landmark) else None
 
 
 def _name_of(time: Expr) -> str:

@@ -32,7 +32,7 @@ from headrace.plan.nodes import (
 )
 from headrace.plan.times import event_times, untimed_inputs
 from headrace.plan.types import BOOLEAN, TIMESTAMP, WINDOW, DataType
-from headrace.plan.windows import Hopping, Landmark, Session, Trailing
+from headrace.plan.windows import Hopping, InputWindowKind, Landmark, Session
 from headrace.sql.aggregates import time_column
 from headrace.sql.expressions import ExpressionBinder, Origins
 from headrace.sql.positions import position_of
@@ -414,8 +414,8 @@ def _check(
         return
     for side in sides:
         for node in side.relation.node.walk():
-            if isinstance(node, Aggregate) and isinstance(node.windows[0], Trailing | Landmark):
-                window = "trailing" if isinstance(node.windows[0], Trailing) else "landmark"
+            if isinstance(node, Aggregate) and isinstance(node.windows[0], InputWindowKind):
+                window = "landmark" if isinstance(node.windows[0], Landmark) else "trailing"
                 refuse("CHANGING_INPUT", join, window=window, what_it_is="a join")
     if kind == JoinKind.INNER:
         return

@@ -213,7 +213,8 @@ REFUSALS: tuple[Refusal, ...] = (
         "SEVERAL_WINDOWS",
         "the GROUP BY has {count} windows",
         "to compute several at once write windows(window(…), window(…)); a join without a "
-        "condition on time may have trailing(…) or landmark(…) of each of its streams",
+        "condition on time may have trailing(…), landmark(…) or a tumbling window(…) of each of "
+        "its streams",
     ),
     Refusal(
         "WINDOWS_OF_INPUTS",

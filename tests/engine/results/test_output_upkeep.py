@@ -54,6 +54,16 @@ QUERIES = (
     "SELECT b.g, window, sum(a.v) AS s, avg(a.v) AS m FROM a JOIN b ON a.k = b.k AND a.v > b.v "
     "GROUP BY b.g, trailing(b.ts, '12 seconds'), landmark(a.ts)",
 )
+#: Windows of other kinds of each input: tumbling ones, and landmarks alone, which are updated.
+OF_OTHER_KINDS = (
+    "SELECT a.g, window, count(*) AS n, sum(a.v) AS s, avg(b.v) AS m FROM a JOIN b ON a.k = b.k "
+    "GROUP BY a.g, window(a.ts, '20 seconds'), window(b.ts, '30 seconds')",
+    "SELECT window, b.g, count(*) AS n, min(b.v) AS s FROM a JOIN b ON a.k = b.k JOIN c "
+    "ON a.k = c.k GROUP BY b.g, window(a.ts, '15 seconds', '15 seconds', '5 seconds'), "
+    "trailing(b.ts, '12 seconds'), landmark(c.ts)",
+    "SELECT a.g, count(*) AS n, sum(b.v) AS s, min(a.v) AS x FROM a JOIN b ON a.k = b.k "
+    "GROUP BY a.g, landmark(a.ts), landmark(b.ts)",
+)
 
 
 def optimized(sql: str) -> Node:
@@ -170,6 +180,38 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     monkeypatch.setattr(WindowPairs, "changed", note_changed)
     monkeypatch.setattr(OutputSet, "groups", note_groups)
     return used
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[] if n < 1 else pytest.mark.slow) for n in range(8)]
+)
+def test_windows_of_other_kinds_of_each_input(
+    seed: int, executors: tuple[Executor, Executor], tmp_path: Path, tally: Tally
+) -> None:
+    epochs = random_streams(random.Random(seed), 5, 12)
+    queries: dict[str, tuple[Node, OutputMode]] = {}
+    for number, sql in enumerate(OF_OTHER_KINDS):
+        mode = OutputMode.APPEND if "window" in sql else OutputMode.UPDATE
+        for early, output in (("none", KEPT), ("a", ANEW), ("auto", KEPT)):
+            queries[f"q{number}-{early}"] = planned(optimized(sql), early, output), mode
+    run = run_engine(
+        executors[seed % 2],
+        queries,
+        CATALOG,
+        epochs,
+        {},
+        tmp_path,
+        restart_after=frozenset({2}),
+        as_given=frozenset(queries),
+    )
+    for number, sql in enumerate(OF_OTHER_KINDS):
+        _, mode = queries[f"q{number}-none"]
+        expected = run_epochs(optimized(sql), epochs, mode=mode)
+        for name in queries:
+            if name.startswith(f"q{number}-"):
+                for rows, wanted in zip(run.rows[name], expected, strict=True):
+                    assert_same_rows(rows, wanted, context=f"{name}: {sql}")
+        tally.add(sum(map(len, expected)))
 
 
 STEADY = (

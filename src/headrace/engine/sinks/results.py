@@ -28,7 +28,7 @@ from headrace.plan.nodes import (
     Sink,
 )
 from headrace.plan.types import BIGINT, Field, Schema
-from headrace.plan.windows import Landmark, Trailing
+from headrace.plan.windows import Current, Landmark, Trailing
 from headrace.state.arrangement import StateFile
 from headrace.state.store_names import results_of_query
 
@@ -111,7 +111,7 @@ def replaced_by(sink: Sink) -> tuple[str, ...] | None:
     if not isinstance(node, Aggregate):
         return None
     window = node.windows[0]
-    if isinstance(window, Trailing):
+    if isinstance(window, Trailing | Current):
         # Each epoch's evaluation replaces the one before as a whole.
         return ()
     if sink.mode is not OutputMode.UPDATE and not isinstance(window, Landmark):

@@ -19,7 +19,7 @@ from headrace.operators.panes.partial_rows import finished
 from headrace.operators.sets.output_set import OutputSet
 from headrace.operators.sets.window_pairs import WindowPairs
 from headrace.plan.nodes import WINDOW_COLUMN, Aggregate
-from headrace.plan.windows import Trailing
+from headrace.plan.windows import Current, Trailing
 from headrace.planner.early_aggregation import EarlyChoice
 from headrace.planner.output_upkeep import OutputChoice
 
@@ -51,10 +51,10 @@ class InputWindowsJoin(Operator):
     def delta(self, epoch: Epoch) -> Definition | None:
         before, after = epoch.before(self._streams), epoch.after(self._streams)
         window = self.node.windows[0]
-        assert isinstance(window, Trailing)
+        assert isinstance(window, Trailing | Current)
         if after is None or before == after:
             return None
-        begin = after - window.length
+        begin = window.begin(after)
         if self._starts_at is not None and begin < self._starts_at:
             return None
         groups = self._groups(epoch)

@@ -50,7 +50,7 @@ from headrace.operators.write import RowFilter, Write, Writing
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import Node
 from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, Field, Schema
-from headrace.plan.windows import Landmark, Trailing
+from headrace.plan.windows import InputWindowKind, Landmark
 from headrace.sql.render import data_type
 from headrace.stats.load import SeenSet, SetWork, skew_of
 
@@ -80,7 +80,7 @@ class TrailingSet(Store):
     reader: Operator
     rows: StoredRows
     keys: tuple[Expr, ...]
-    window: Trailing | Landmark
+    window: InputWindowKind
     streams: frozenset[str]
     partials: dict[str, Partial] = field(default_factory=dict)
     wishes: list[Callable[[Epoch], bool]] = field(default_factory=list)

@@ -16,7 +16,7 @@ from headrace.definitions.definition import Sql, call, column, number, select
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import old_and_new
 from headrace.operators.rows.row_store import StoredRows
-from headrace.plan.windows import Landmark, Trailing
+from headrace.plan.windows import InputWindowKind
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class RowSpan:
 class WindowChange:
     """The window of an input at two watermarks: what it was, and what it is."""
 
-    window: Trailing | Landmark
+    window: InputWindowKind
     before: int | None
     after: int
 
     def _begin(self, end: int) -> int | None:
-        return end - self.window.length if isinstance(self.window, Trailing) else None
+        return self.window.begin(end)
 
     @property
     def now(self) -> RowSpan:
