@@ -19,7 +19,7 @@ Paper: Early Aggregation, Section 7.2.1, Section 7.2.2, Section 7.2.3.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -255,24 +255,30 @@ CONDITIONS = {
 }
 
 
-def all_plans(setting: MovingSetting, folder: Path, only_late: bool = False) -> Mapping[str, Step]:
+def all_plans(
+    setting: MovingSetting,
+    folder: Path,
+    only_late: bool = False,
+    outputs: Sequence[str] = (ANEW, KEPT),
+) -> dict[str, Step]:
     """Each plan of a setting, joined anew and kept; all give as many rows."""
     everyone = frozenset(range(len(setting.rates)))
     measured: dict[str, Step] = {}
     for early in [frozenset[int]()] if only_late else choices(everyone):
-        for output in (ANEW, KEPT):
+        for output in outputs:
             name = f"{plan_name(early, len(everyone))} {output}"
             measured[name] = measure(setting, early, output, folder)
     assert len({step.results for step in measured.values()}) == 1, measured
     return measured
 
 
-def table(title: str, label: str, points: Sequence[tuple[str, Mapping[str, Step]]]) -> None:
-    """Milliseconds of CPU and thousands of joined rows of a step, by plan."""
-    plans = list(points[0][1])
-    print(f"\n{title}\n\n| {label} | {' | '.join(plans)} |")
-    print("|---" * (len(plans) + 1) + "|")
-    for at, steps in points:
+def table(title: str, label: str, points: Iterable[tuple[str, Mapping[str, Step]]]) -> None:
+    """Milliseconds of CPU and thousands of joined rows of a step, by plan, line by line."""
+    print(f"\n{title}\n")
+    for number, (at, steps) in enumerate(points):
+        if not number:
+            print(f"| {label} | {' | '.join(steps)} |")
+            print("|---" * (len(steps) + 1) + "|")
         cells = (f"{s.cpu:.0f} ms, {s.joined / 1_000:,.1f} k" for s in steps.values())
         print(f"| {at} | {' | '.join(cells)} |", flush=True)
 
@@ -292,21 +298,20 @@ def predicted(title: str, label: str, points: Sequence[tuple[str, MovingSetting]
 def main(arguments: Sequence[str]) -> None:
     place, *wanted = arguments
     folder = Path(place)
-    for arity, base in (("two-way", TWO), ("three-way", THREE)):
+    for arity, base, steps in (("two-way", TWO, 3), ("three-way", THREE, 2)):
         if not wanted or arity in wanted:
-            for label, points in sweeps(base, 3 if arity == "two-way" else 2):
-                table(arity, label, [(at, all_plans(s, folder)) for at, s in points])
+            outputs = (ANEW, KEPT) if base is TWO else (KEPT,)
+            for label, points in sweeps(base, steps):
+                found = ((at, all_plans(s, folder, outputs=outputs)) for at, s in points)
+                table(arity, label, found)
                 predicted(arity, label, points)
     if not wanted or "showcases" in wanted:
-        table(
-            "Showcases",
-            "best in the paper",
-            [(n, all_plans(s, folder)) for n, s in SHOWCASES.items()],
-        )
-        predicted("Showcases", "best in the paper", list(SHOWCASES.items()))
+        label, cases = "best in the paper", list(SHOWCASES.items())
+        table("Showcases", label, ((name, all_plans(s, folder)) for name, s in cases))
+        predicted("Showcases", label, cases)
     if not wanted or "conditions" in wanted:
-        found = [(name, all_plans(s, folder, True)) for name, s in CONDITIONS.items()]
-        table("A condition beside the keys", "keys", found)
+        late = ((name, all_plans(s, folder, True)) for name, s in CONDITIONS.items())
+        table("A condition beside the keys", "keys", late)
 
 
 if __name__ == "__main__":
