@@ -195,6 +195,11 @@ class Inputs:
         found = self._joins[label] = {}
         return label, found
 
+    @property
+    def watches_joins(self) -> bool:
+        """Whether somebody wants to know what joins give."""
+        return bool(self._joins)
+
     def note_joined(self, rows: Mapping[tuple[str, tuple[int, ...]], int]) -> None:
         """Note what came out of joins; several definitions may have run the same one."""
         for (label, inputs), count in rows.items():

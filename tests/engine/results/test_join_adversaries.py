@@ -17,8 +17,10 @@ from math import prod
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.engine.epochs import attempt
+from headrace.engine.execution.executor import Executor
 from headrace.plan.nodes import Node, Order, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, TIMESTAMP, Schema
 from headrace.planner.choices import Choices
@@ -26,7 +28,7 @@ from headrace.planner.joined_rows import JoinRun
 from headrace.planner.policy import PlannerPolicy
 from headrace.planner.statistics import RuntimeStatistics
 from headrace.sql import plan_query
-from tests.support.engine import run_engine, task_executor
+from tests.support.engine import run_engine, task_executor, tiny_executor
 from tests.support.streams import Row
 
 BEGIN = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.UTC)
@@ -114,7 +116,11 @@ class Seen:
 
 
 def run(
-    plan: Node, epochs: list[dict[str, list[Row]]], folder: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Node,
+    epochs: list[dict[str, list[Row]]],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    executor: Executor | None = None,
 ) -> Seen:
     seen = Seen()
     learn = attempt.learn_joins
@@ -137,7 +143,8 @@ def run(
     monkeypatch.setattr(attempt, "learn_joins", learn_joins)
     policy = PlannerPolicy(join_passes="whole")
     queries = {"q": (plan, OutputMode.APPEND)}
-    run_engine(task_executor(), queries, CATALOG, epochs, {}, folder, plans=(policy,))
+    executor = executor or task_executor()
+    run_engine(executor, queries, CATALOG, epochs, {}, folder, plans=(policy,))
     return seen
 
 
@@ -165,3 +172,18 @@ def test_at_most_twice_the_work_of_the_best_order(
     assert any(
         stores == {"rows-a", "rows-b"} for stores in seen.frequent[hot_phase : hot_phase + LENGTH]
     )
+
+
+@pytest.mark.parametrize("rows", ["interpreted", pytest.param("adaptive", marks=pytest.mark.slow)])
+def test_spark_counts_the_rows_of_joins_too(
+    rows: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the order follows them as it does where tasks join."""
+    few = {"interpreted": "1000000", "adaptive": "0"}[rows]
+    settings = {"interpretedRows": few, "adaptiveRows": "1"}
+    executor = tiny_executor(spark, executor="spark", **settings)
+    epochs = epochs_of(["hot in a and b"])[:2]
+    seen = run(plan_query(SQL, CATALOG).plan, epochs, tmp_path, monkeypatch, executor)
+    assert len(seen.work) == len(epochs)
+    best = min(pairs_of_keys(epochs[-1], pair) for pair in combinations(NAMES, 2))
+    assert seen.work[-1] <= 2 * (best + pairs_of_keys(epochs[-1], NAMES))

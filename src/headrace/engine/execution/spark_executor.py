@@ -16,8 +16,10 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, functions
 from sqlglot import exp
 
 from headrace.definitions.definition import Sql, call
+from headrace.definitions.join_tree import is_watched as has_watched_join
 from headrace.definitions.key_bits import for_spark
 from headrace.engine.checkpoint.files import is_local, plain_path
+from headrace.engine.execution.spark_joins import SparkJoins
 from headrace.engine.ingest.micro_batch import StreamBatch
 from headrace.names import quoted
 from headrace.operators.inputs import BatchInput, FilesInput, Inputs, ProbedInput
@@ -67,6 +69,7 @@ class SparkExecutor:
         self._partitions = settings.shuffle_partitions or spark.sparkContext.defaultParallelism
         self._mode: ExecutionMode | None = None
         self._bound: set[str] = set()
+        self._joins = SparkJoins(self.session)
         self.jobs = 0
 
     def begin_epoch(self) -> None:
@@ -154,6 +157,8 @@ class SparkExecutor:
         if keep is not None:
             frame = frame.where(_text(keep.condition)).select(*map(quoted, keep.columns))
         self.jobs += 1
+        is_watched = self._inputs.watches_joins and has_watched_join(_text(write.query))
+        before = self._joins.last() if is_watched else -1
         table, files = None, []
         if write.only_seen:
             frame.write.format("noop").mode("overwrite").save()
@@ -161,6 +166,8 @@ class SparkExecutor:
             table = frame.toArrow()
         else:
             files.append(self._write_files(write, frame))
+        if is_watched:
+            self._inputs.note_joined(self._joins.rows_since(before))
         seen = {name: value for o in observations for name, value in o.get.items()}
         rows = int(seen.pop("__written"))
         first, last = seen.get("first"), seen.get("last")
