@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow.parquet as parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.definitions.definition import Definition
 from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import LocalFiles
 from headrace.engine.epochs.live_plan import LivePlan
@@ -28,6 +27,7 @@ from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import HeadraceError
 from headrace.operators.epoch import Epoch
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.stateless import table_view
 from headrace.operators.write import Write, Writing
 from headrace.optimizer import optimize
@@ -55,8 +55,8 @@ class CollectingSink(QuerySink):
         self.epochs: dict[int, list[tuple[Any, ...]]] = {}
         self._taken: list[tuple[Any, ...]] = []
 
-    def write(self, epoch: Epoch, rows: Definition) -> Writing[int]:
-        written = yield Write(self.name, rows.query, rows.schema)
+    def write(self, epoch: Epoch, rows: OutputRows) -> Writing[int]:
+        written = yield Write(self.name, rows.definition.query, rows.schema, columns=rows.columns)
         assert written.table is not None
         self._taken = arrow_rows(written.table)
         return written.rows

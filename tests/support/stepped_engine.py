@@ -17,7 +17,6 @@ from unittest import mock
 import pyarrow.parquet as parquet
 from pyspark.sql import SparkSession
 
-from headrace.definitions.definition import Definition
 from headrace.engine import engine as engine_module
 from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.engine import Engine, RegisteredStream
@@ -29,6 +28,7 @@ from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import HeadraceError
 from headrace.operators.epoch import Epoch
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Write, Writing
 from headrace.optimizer import optimize
 from headrace.plan.nodes import OutputMode, Sink, Source, Table
@@ -191,8 +191,8 @@ class _CollectingSink(QuerySink):
         self._epochs = epochs
         self._taken: Answer = []
 
-    def write(self, epoch: Epoch, rows: Definition) -> Writing[int]:
-        written = yield Write(self.name, rows.query, rows.schema)
+    def write(self, epoch: Epoch, rows: OutputRows) -> Writing[int]:
+        written = yield Write(self.name, rows.definition.query, rows.schema, columns=rows.columns)
         assert written.table is not None
         self._taken = arrow_rows(written.table)
         return written.rows

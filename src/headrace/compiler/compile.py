@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headrace.compiler.joins import compile_join, held_back
-from headrace.compiler.physical_plan import PhysicalPlan
+from headrace.compiler.physical_plan import PhysicalPlan, QueryOutput
 from headrace.compiler.sets import compile_sets
 from headrace.definitions.definition import is_table_join
 from headrace.definitions.lateness import Lateness
@@ -62,7 +62,8 @@ def compile_plans(
 ) -> PhysicalPlan:
     """Operators for all queries, with the stores they share; panes are laid out already."""
     in_order = sorted(queries, key=_lateness)
-    plans = list({id(query.sink.input): query.sink.input for query in in_order}.values())
+    computed = (query.sink.relabelling.computes for query in in_order)
+    plans = list({id(plan): plan for plan in computed}.values())
     families = aggregates_by_family(plans)
     inputs = [panes.hosts[family].input for family in families if family in panes.hosts]
     compiler = _Compiler(_union_sources([*plans, *inputs]), panes, policy)
@@ -108,10 +109,12 @@ class _Compiler:
     def add(self, query: LiveQuery) -> None:
         self.starts_at = query.starts_at
         self.mode = query.sink.mode
-        whole = (id(query.sink.input), self.starts_at, self.mode)
+        named = query.sink.relabelling
+        whole = (id(named.computes), self.starts_at, self.mode)
         if whole not in self._whole:
-            self._whole[whole] = self._operator(query.sink.input)
-        self.physical.outputs[query.sink.name] = self._whole[whole]
+            self._whole[whole] = self._operator(named.computes)
+        output = QueryOutput(self._whole[whole], query.sink.schema, named)
+        self.physical.outputs[query.sink.name] = output
 
     def _operator(self, node: Node) -> Operator:
         # What remembers nothing is the same whenever a query joined.

@@ -5,15 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from headrace.definitions.definition import Definition
 from headrace.operators.base import EpochStep, Operator, Store
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.panes.pane_store import PaneStore
 from headrace.operators.rows.delta_join import DeltaJoin
 from headrace.operators.rows.probe_join import ProbeJoin
 from headrace.plan.nodes import Source
+from headrace.plan.relabelling import Relabelling
+from headrace.plan.types import Schema
 from headrace.planner.early_aggregation import EarlyChoice
 from headrace.planner.live_query import LiveQuery
 from headrace.planner.pane_layout import PanePlan
 from headrace.planner.policy import PlannerPolicy
+
+
+@dataclass(frozen=True)
+class QueryOutput:
+    """The operator whose new rows are those of a query, and what the query makes of them."""
+
+    operator: Operator
+    schema: Schema
+    relabelling: Relabelling
+
+    def of(self, rows: Definition) -> OutputRows:
+        """The operator's rows under the query's own names."""
+        return OutputRows(rows, self.schema, self.relabelling.columns)
+
+    def steps(self) -> tuple[EpochStep, ...]:
+        return tuple(
+            EpochStep("compute " + ", ".join(map(str, projection.columns)))
+            for projection in self.relabelling.projections
+        )
 
 
 @dataclass
@@ -21,7 +44,7 @@ class PhysicalPlan:
     """Everything that runs in an epoch: stores in the order they advance, and query outputs."""
 
     stores: list[Store] = field(default_factory=list)
-    outputs: dict[str, Operator] = field(default_factory=dict)
+    outputs: dict[str, QueryOutput] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
     #: The queries as they run: with the plans into which they were merged.
     queries: dict[str, LiveQuery] = field(default_factory=dict)
@@ -37,7 +60,7 @@ class PhysicalPlan:
         output = self.outputs[query]
         return replace(
             self,
-            stores=self.stores_of(output),
+            stores=self.stores_of(output.operator),
             outputs={query: output},
             sources={s: self.sources[s] for s in self.queries[query].sink.streams()},
             queries={query: self.queries[query]},
@@ -50,10 +73,14 @@ class PhysicalPlan:
             for clocks in store.released_by()
         )
 
+    def output_operators(self) -> list[Operator]:
+        """Those whose rows queries put out, each once."""
+        return list({id(o.operator): o.operator for o in self.outputs.values()}.values())
+
     def operators(self) -> Iterator[Operator]:
         """Every operator once."""
         seen: set[int] = set()
-        due = [*self.outputs.values(), *(o for store in self.stores for o in store.inputs())]
+        due = [*self.output_operators(), *(o for store in self.stores for o in store.inputs())]
         while due:
             operator = due.pop()
             if id(operator) not in seen:
@@ -88,7 +115,7 @@ class PhysicalPlan:
             for below in operator.inputs:
                 visit(below)
 
-        for output in {id(operator): operator for operator in self.outputs.values()}.values():
+        for output in self.output_operators():
             visit(output)
         for store in self.stores:
             for source in store.inputs():
@@ -110,8 +137,8 @@ class PhysicalPlan:
                 if step not in steps:
                     steps.append(step)
 
-        visit(output)
-        return steps
+        visit(output.operator)
+        return [*steps, *(step for step in output.steps() if step not in steps)]
 
 
 def distinct_stores(stores: Iterable[Store]) -> tuple[Store, ...]:

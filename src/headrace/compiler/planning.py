@@ -85,4 +85,5 @@ def layouts_are_outdated(physical: PhysicalPlan, statistics: RuntimeStatistics) 
 
 def distinct_plans(queries: Mapping[str, LiveQuery]) -> list[Node]:
     """The plans that run; queries that were merged wholly have one and the same."""
-    return list({id(q.sink.input): q.sink.input for q in queries.values()}.values())
+    computed = (query.sink.relabelling.computes for query in queries.values())
+    return list({id(plan): plan for plan in computed}.values())

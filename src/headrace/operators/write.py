@@ -8,13 +8,14 @@ Spark job where that is possible.
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from sqlglot import exp
 
 from headrace.definitions.definition import Sql
+from headrace.operators.output_rows import relabelled
 from headrace.plan.types import Schema
 from headrace.state.arrangement import Split
 
@@ -48,6 +49,7 @@ class Write:
     are computed all the same, and fail if they do. ``keep`` says what of the watched
     rows is written, if not all. ``partial`` says that groups may come out in parts: whoever reads
     them merges them anyway. ``split_by`` are columns of which one may tell the files apart.
+    ``columns`` are those of the definition that are written, where the schema calls them otherwise.
     """
 
     label: str
@@ -63,6 +65,13 @@ class Write:
     computes_all: bool = False
     partial: bool = False
     split_by: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+
+    def with_own_names(self) -> Write:
+        """The same write of a definition whose columns are called as the schema says."""
+        if self.columns is None:
+            return self
+        return replace(self, query=relabelled(self.query, self.schema, self.columns), columns=None)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Read in this order: ``types`` and ``durations``, ``windows``, ``expressions``, ``nodes``, then
 ``times`` (event time through a plan), ``reach`` and ``expiry`` (how long rows matter to a join),
 ``join_graph`` (trees of joins as what they mean), ``coverage`` and ``window_graph`` (windows from
-windows), ``output_modes``, and the printers ``text``, ``json`` and ``dot``. ``hashing`` makes deep
+windows), ``output_modes``, ``relabelling`` (what a plan computes, whatever its columns are called),
+and the printers ``text``, ``json`` and ``dot``. ``hashing`` makes deep
 plans quick to look up, and ``depth`` says how deep they may be.
 """

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from headrace.errors import PlanError
 from headrace.plan.expressions import AggregateCall, Column, Expr, Named
@@ -22,6 +23,9 @@ from headrace.plan.hashing import hashed_once
 from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW, Field, Schema
 from headrace.plan.windows import Hopping, InheritedWindow, Landmark, Window
 from headrace.redaction import shown_option
+
+if TYPE_CHECKING:
+    from headrace.plan.relabelling import Relabelling
 
 WINDOW_COLUMN = "window"
 WINDOW_ID_COLUMN = "window_id"
@@ -439,6 +443,13 @@ class Sink(Node):
     @cached_property
     def schema(self) -> Schema:
         return self.input.schema
+
+    @cached_property
+    def relabelling(self) -> Relabelling:
+        """What computes the rows, and how this query calls their columns."""
+        from headrace.plan.relabelling import relabelling
+
+        return relabelling(self.input)
 
     def __repr__(self) -> str:
         options = tuple((key, shown_option(key, value)) for key, value in self.options)

@@ -168,7 +168,7 @@ def branched_off(
         queries={n: record for n, record in before.queries.items() if n == query},
         arrangements={n: replace(a, files=list(a.files)) for n, a in arrangements.items()},
         merged=merged,
-        plans={n: plan for n, plan in before.plans.items() if n in merged.values()},
+        plans={m.plan: before.plans[m.plan] for m in merged.values()},
         publications=[],
         garbage=[],
         branches={},

@@ -58,6 +58,22 @@ class QueryRecord:
         )
 
 
+@dataclass(frozen=True)
+class MergedPlan:
+    """The plan that a query runs which was merged with others: its number, and which of its
+    ``columns`` are the query's, in the query's order; None where they are called so."""
+
+    plan: str
+    columns: tuple[str, ...] | None = None
+
+    def to_json(self) -> str | list[str]:
+        return self.plan if self.columns is None else [self.plan, *self.columns]
+
+    @classmethod
+    def from_json(cls, value: str | list[str]) -> MergedPlan:
+        return cls(value) if isinstance(value, str) else cls(value[0], tuple(value[1:]))
+
+
 @dataclass
 class Committed:
     """The whole durable state after an epoch; one per hr, carried from epoch to epoch."""
@@ -71,7 +87,7 @@ class Committed:
     queries: dict[str, QueryRecord] = field(default_factory=dict)
     arrangements: dict[str, Arrangement] = field(default_factory=dict)
     #: The plans that queries run which were merged with others, by name, each plan once.
-    merged: dict[str, str] = field(default_factory=dict)
+    merged: dict[str, MergedPlan] = field(default_factory=dict)
     plans: dict[str, str] = field(default_factory=dict)
     publications: list[Publication] = field(default_factory=list)
     garbage: list[tuple[int, str]] = field(default_factory=list)
@@ -86,7 +102,7 @@ class Committed:
     # Changes, each in one place
 
     def note_plan(
-        self, panes: PanePlan, merged: Mapping[str, str], plans: Mapping[str, str]
+        self, panes: PanePlan, merged: Mapping[str, MergedPlan], plans: Mapping[str, str]
     ) -> None:
         """Queries run by another plan from now on."""
         self.panes, self.merged, self.plans = panes, dict(merged), dict(plans)
@@ -158,7 +174,7 @@ class Committed:
             "panes": self.panes.to_json(),
             "queries": {name: record.to_json() for name, record in self.queries.items()},
             "arrangements": arrangements,
-            "merged": self.merged,
+            "merged": {name: merged.to_json() for name, merged in self.merged.items()},
             "plans": self.plans,
             "publications": [p.to_json() for p in self.publications],
             "garbage": [(epoch, inside(root, path)) for epoch, path in self.garbage],
@@ -197,7 +213,7 @@ class Committed:
                 name: QueryRecord.from_json(record) for name, record in value["queries"].items()
             },
             arrangements=arrangements,
-            merged=value.get("merged", {}),
+            merged={n: MergedPlan.from_json(m) for n, m in value.get("merged", {}).items()},
             plans=value.get("plans", {}),
             publications=[publication(p) for p in value["publications"]],
             garbage=[(epoch, path_of(path)) for epoch, path in value["garbage"]],

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from headrace import Headrace
 from headrace.engine.execution.spark_errors import one_line
-from headrace.engine.execution.spark_executor import _write_file
+from headrace.engine.execution.spark_executor import write_parquet
 from tests.support.script import check_error, refused
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -115,7 +115,7 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
     (tmp_path / "part-0.parquet.tmp").symlink_to("/dev/full")
     file = str(tmp_path / "part-0.parquet")
     with pytest.raises(OSError, match="No space left") as caught:
-        _write_file(pa.table({"v": list(range(1000))}), file)
+        write_parquet(pa.table({"v": list(range(1000))}), file)
     assert file in one_line(caught.value)
 
 

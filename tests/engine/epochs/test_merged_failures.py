@@ -50,7 +50,7 @@ def one_result(stage: Stage) -> bool:
     """Whether one operator feeds the sinks of all queries."""
     runner = stage.hr._engine._runner
     assert runner is not None
-    return len({id(operator) for operator in runner.physical.outputs.values()}) == 1
+    return len(runner.physical.output_operators()) == 1
 
 
 @pytest.mark.parametrize("executor", ["auto", "spark"])

@@ -46,7 +46,7 @@ def operators(stage: Stage) -> dict[str, int]:
     """By query, which operator feeds its sink."""
     runner = stage.hr._engine._runner
     assert runner is not None
-    return {name: id(operator) for name, operator in runner.physical.outputs.items()}
+    return {name: id(output.operator) for name, output in runner.physical.outputs.items()}
 
 
 def stores(stage: Stage) -> list[str]:
@@ -59,7 +59,7 @@ def base(stage: Stage, name: str) -> int:
     """The operator below the projections that only rename."""
     runner = stage.hr._engine._runner
     assert runner is not None
-    operator = runner.physical.outputs[name]
+    operator = runner.physical.outputs[name].operator
     while operator.inputs and not operator.stores:
         operator = operator.inputs[0]
     return id(operator)

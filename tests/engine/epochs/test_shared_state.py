@@ -268,8 +268,8 @@ def test_state_of_a_late_joiner_is_its_own_whoever_else_runs(late: str, first: i
     """Were it another's, it would begin anew when that query leaves."""
     beside = compiled([(late, first), (late, 90_000)])
     alone = compiled([(late, 90_000)])
-    of_late = {store.name for store in beside.stores_of(beside.outputs["q1"])}
-    assert of_late == {store.name for store in alone.stores_of(alone.outputs["q0"])}
+    of_late = {store.name for store in beside.stores_of(beside.outputs["q1"].operator)}
+    assert of_late == {store.name for store in alone.stores_of(alone.outputs["q0"].operator)}
 
 
 def test_a_late_joiner_stays_apart_while_others_keep_less() -> None:

@@ -47,7 +47,7 @@ class Looker:
         }
         assert told(engine) == running
         physical = engine.plan.physical
-        used = [id(store) for op in physical.outputs.values() for store in physical.stores_of(op)]
+        used = [id(store) for op in physical.output_operators() for store in physical.stores_of(op)]
         self.shared += len(used) - len(set(used))
         self._may_write = words(running)
 

@@ -13,11 +13,11 @@ import copy
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from headrace.compiler.physical_plan import distinct_stores
+from headrace.compiler.physical_plan import QueryOutput, distinct_stores
 from headrace.definitions.definition import Definition, select
 from headrace.definitions.definition import keep as keep_columns
 from headrace.engine.checkpoint.files import not_writable
@@ -41,6 +41,7 @@ from headrace.errors import CheckpointError, SinkError
 from headrace.names import storage_name
 from headrace.operators.base import Operator, Store
 from headrace.operators.counting import count_rows
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.panes.pane_store import PaneStore
 from headrace.operators.rows.row_store import RowStore
 from headrace.operators.sessions.session_store import SessionStore
@@ -124,7 +125,7 @@ class Attempt:
         self._advance(now, self._counting())
         self._deliver()
         outputs = dict(self._physical.outputs)
-        immediate = {n: op for n, op in outputs.items() if op.immediate}
+        immediate = {n: out for n, out in outputs.items() if out.operator.immediate}
         self._write(immediate)
         self._learn_watermarks()
         self._learn_frontiers(now)
@@ -134,7 +135,7 @@ class Attempt:
         self._advance(later, {})
         if later:
             materialize_shared(self._epoch, self._physical, self._physical.stores)
-        self._write({n: op for n, op in outputs.items() if n not in immediate})
+        self._write({n: out for n, out in outputs.items() if n not in immediate})
         self._drop_expired()
         self._report.seconds["emit"] = time.monotonic() - started
         self._report.late = self._epoch.late
@@ -156,8 +157,7 @@ class Attempt:
                     relations[key] = Definition(rows, columns)
                 work[name, stream] = self._keep_rows(name, stream, relations[key])
         kept: dict[str, dict[str, tuple[StateFile, ...]]] = {name: {} for name in behind}
-        writer = SharedOutput(self._executor, self._runner._checkpoint.files_of)
-        for (name, stream), ended in run_together(writer, work).items():
+        for (name, stream), ended in run_together(self._shared_output(), work).items():
             if isinstance(ended, Exception):
                 # They were read a moment ago, so it is the disk.
                 raise not_writable(self._runner._checkpoint.path("state"), ended) from ended
@@ -272,7 +272,7 @@ class Attempt:
         users = {
             name: running
             for name, running in self._runner.queries.items()
-            if any(s is store for s in self._physical.stores_of(self._physical.outputs[name]))
+            if any(s is store for s in self._stores_of(name))
         }
         self._clear_surroundings(users)
         if self._is_computed(store):
@@ -289,24 +289,26 @@ class Attempt:
         check_streams(
             self._epoch, {s for n in names for s in self._runner.queries[n].live.sink.streams()}
         )
-        outputs = [self._physical.outputs[name] for name in names]
         check_state(
             self._epoch,
-            distinct_stores(s for output in outputs for s in self._physical.stores_of(output)),
+            distinct_stores(s for name in names for s in self._stores_of(name)),
         )
+
+    def _stores_of(self, name: str) -> list[Store]:
+        return self._physical.stores_of(self._physical.outputs[name].operator)
 
     def _failing_alone(self, store: str, users: Mapping[str, Running]) -> dict[str, Running]:
         """The queries whose share of a store fails by itself; merged ones are tried once."""
         tried: dict[tuple[int, int | None], bool] = {}
         for name in users:
             live = self._runner.plan.queries[name]
-            key = id(live.sink.input), live.starts_at
+            key = id(live.sink.relabelling.computes), live.starts_at
             if key not in tried:
                 tried[key] = self._fails_alone(store, live)
         failing = {}
         for name, running in users.items():
             live = self._runner.plan.queries[name]
-            if tried[id(live.sink.input), live.starts_at]:
+            if tried[id(live.sink.relabelling.computes), live.starts_at]:
                 failing[name] = running
         return failing
 
@@ -333,13 +335,13 @@ class Attempt:
                     return True
         return False
 
-    def _write(self, outputs: Mapping[str, Operator]) -> None:
+    def _write(self, outputs: Mapping[str, QueryOutput]) -> None:
         """Hand all queries' rows to their sinks, together."""
         started = time.monotonic()
-        deltas: dict[str, _Delta] = {}
+        deltas: dict[str, _QueryRows] = {}
         for operator, names in _by_operator(outputs):
-            rows = _Delta(operator, self._epoch)
-            deltas |= dict.fromkeys(names, rows)
+            computed = _Delta(operator, self._epoch)
+            deltas |= {name: _QueryRows(computed, outputs[name]) for name in names}
         work = {name: self._write_one(name, delta) for name, delta in deltas.items()}
         refused: dict[str, Exception] = {}
         failed: dict[str, Exception] = {}
@@ -368,7 +370,12 @@ class Attempt:
         )
 
     def _run_for_queries(self, work: Mapping[str, Writing[int]]) -> dict[str, int | Exception]:
-        return run_together(SharedOutput(self._executor, self._runner._checkpoint.files_of), work)
+        return run_together(self._shared_output(), work)
+
+    def _shared_output(self) -> SharedOutput:
+        return SharedOutput(
+            self._executor, self._runner._checkpoint.files_of, self._epoch.inputs, self._executor
+        )
 
     def _sink(self, name: str) -> QuerySink:
         return self._runner.queries[name].sink
@@ -376,7 +383,7 @@ class Attempt:
     def _is_waiting(self, name: str) -> bool:
         return waiting_rows(self._epoch.state, name) is not None
 
-    def _write_one(self, name: str, delta: _Delta) -> Writing[int]:
+    def _write_one(self, name: str, delta: _QueryRows) -> Writing[int]:
         if self._is_waiting(name):
             return (yield from self._keep_for_later(name, delta))
         rows = delta.rows
@@ -384,7 +391,7 @@ class Attempt:
             return 0
         return (yield from self._sink(name).write(self._epoch, rows))
 
-    def _keep_for_later(self, name: str, delta: _Delta) -> Writing[int]:
+    def _keep_for_later(self, name: str, delta: _QueryRows) -> Writing[int]:
         rows = delta.rows
         return 0 if rows is None else (yield from keep_in_outbox(self._epoch, name, rows))
 
@@ -417,7 +424,7 @@ class Attempt:
                 last = self._report.refused.get(name) or self._runner.deliveries.last_refusal(name)
                 self._report.failures[name] = too_many(name, waiting.rows, most, last)
 
-    def _clear_disk(self, deltas: Mapping[str, _Delta]) -> None:
+    def _clear_disk(self, deltas: Mapping[str, _QueryRows]) -> None:
         """Raise if rows can be computed that could not be written to the checkpoint."""
         for name, delta in deltas.items():
             if self._sink(name).writes_files and self._can_be_computed(name, delta):
@@ -426,7 +433,7 @@ class Attempt:
                     OSError(f"the rows of query {name!r} are not taken"),
                 )
 
-    def _can_be_computed(self, name: str, delta: _Delta) -> bool:
+    def _can_be_computed(self, name: str, delta: _QueryRows) -> bool:
         try:
             rows = delta.rows
         except Exception:
@@ -520,11 +527,24 @@ class _Delta:
         return self._operator.new_rows(self._epoch)
 
 
-def _by_operator(outputs: Mapping[str, Operator]) -> list[tuple[Operator, list[str]]]:
+@dataclass(frozen=True)
+class _QueryRows:
+    """The new rows of a query's operator, as the query calls them."""
+
+    computed: _Delta
+    output: QueryOutput
+
+    @property
+    def rows(self) -> OutputRows | None:
+        rows = self.computed.rows
+        return None if rows is None else self.output.of(rows)
+
+
+def _by_operator(outputs: Mapping[str, QueryOutput]) -> list[tuple[Operator, list[str]]]:
     """The queries of each operator: those that were merged wholly have the same one."""
     found: dict[int, tuple[Operator, list[str]]] = {}
-    for name, operator in outputs.items():
-        found.setdefault(id(operator), (operator, []))[1].append(name)
+    for name, output in outputs.items():
+        found.setdefault(id(output.operator), (output.operator, []))[1].append(name)
     return list(found.values())
 
 

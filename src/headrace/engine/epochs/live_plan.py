@@ -12,12 +12,13 @@ from headrace.compiler.planning import PlanState, layouts_are_outdated, plan_all
 from headrace.merge.rewriting import Merging
 from headrace.plan.json import from_json, to_json
 from headrace.plan.nodes import Node
+from headrace.plan.relabelling import Relabelling, relabelling
 from headrace.planner.choices import Choices
 from headrace.planner.live_query import LiveQuery
 from headrace.planner.pane_layout import PanePlan
 from headrace.planner.policy import PlannerPolicy
 from headrace.planner.statistics import RuntimeStatistics
-from headrace.state.committed import Committed
+from headrace.state.committed import Committed, MergedPlan
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,20 @@ class _OwnStores:
     layout: object
     counters: dict[str, list[str]]
     released_by: frozenset[frozenset[str]]
+
+
+@dataclass(frozen=True)
+class _WrittenPlan:
+    """A plan as commits hold it."""
+
+    plan: Node
+    number: str
+    text: str
+
+    @classmethod
+    def of(cls, plan: Node) -> _WrittenPlan:
+        text = json.dumps(to_json(plan), separators=(",", ":"))
+        return cls(plan, hashlib.sha256(text.encode()).hexdigest()[:16], text)
 
 
 class LivePlan:
@@ -54,6 +69,7 @@ class LivePlan:
         #: The sets of streams by whose watermarks each query's operators go.
         self.released_by: dict[str, frozenset[frozenset[str]]] = {}
         self._own_stores: dict[tuple[int, int | None], _OwnStores] = {}
+        self._written: dict[int, _WrittenPlan] = {}
 
     @property
     def queries(self) -> Mapping[str, LiveQuery]:
@@ -70,7 +86,7 @@ class LivePlan:
             self.statistics,
             self.policy,
         )
-        state.note_plan(self.physical.panes, *_merged_plans(queries, self.queries))
+        state.note_plan(self.physical.panes, *self._merged_plans())
         self._changes += self.physical.changes
         own = self._stores_by_query(state.panes)
         self.late_counters = {name: stores.counters for name, stores in own.items()}
@@ -106,7 +122,7 @@ class LivePlan:
         before, now = self._own_stores, dict[tuple[int, int | None], _OwnStores]()
         by_query = {}
         for name, live in self.queries.items():
-            plan = live.sink.input
+            plan = live.sink.relabelling.computes
             key = id(plan), live.starts_at
             if key not in now:
                 # To compile thousands of plans one by one takes seconds, and few have changed.
@@ -122,42 +138,49 @@ class LivePlan:
         self._own_stores = now
         return by_query
 
+    def _merged_plans(self) -> tuple[dict[str, MergedPlan], dict[str, str]]:
+        """Which queries run another plan than their own, by its number, and these plans as text.
 
-def _merged_plans(
-    asked: Mapping[str, LiveQuery], live: Mapping[str, LiveQuery]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Which queries run another plan than their own, by its number, and these plans as text.
-
-    State is named by the plan that runs, so a restart must find it.
-    """
-    numbers: dict[str, str] = {}
-    plans: dict[str, str] = {}
-    written: dict[int, str] = {}
-    for name, query in live.items():
-        plan = query.sink.input
-        if plan is asked[name].sink.input:
-            continue
-        if id(plan) not in written:
-            text = json.dumps(to_json(plan), separators=(",", ":"))
-            number = hashlib.sha256(text.encode()).hexdigest()[:16]
-            plans[number] = text
-            written[id(plan)] = number
-        numbers[name] = written[id(plan)]
-    return numbers, plans
+        State is named by the plan that runs, so a restart must find it. What queries call its
+        columns is not part of it: thousands of them run few plans.
+        """
+        merged: dict[str, MergedPlan] = {}
+        before, self._written = self._written, {}
+        for name, query in self.queries.items():
+            if query.sink.input is self.asked[name].sink.input:
+                continue
+            named = query.sink.relabelling
+            key = id(named.computes)
+            if key not in self._written:
+                known = before.get(key)
+                if known is None or known.plan is not named.computes:
+                    known = _WrittenPlan.of(named.computes)
+                self._written[key] = known
+            merged[name] = MergedPlan(self._written[key].number, named.columns)
+        return merged, {written.number: written.text for written in self._written.values()}
 
 
 def plans_that_ran(queries: Mapping[str, LiveQuery], state: Committed) -> dict[str, Node]:
     """The plans of queries before a restart: their own, or those they were merged into."""
     plans = {number: from_json(json.loads(text)) for number, text in state.plans.items()}
-    # Equal plans become one and the same, which is what all sharing looks at.
+    # Equal plans become one and the same, which is what all sharing looks at; first those that are
+    # there already.
     same: dict[Node, Node] = {}
     ran: dict[str, Node] = {}
-    for name, query in queries.items():
-        record = state.queries.get(name)
-        if name in state.merged:
-            plan = plans[state.merged[name]]
-            ran[name] = same.setdefault(plan, plan)
+    for name in sorted(queries, key=state.merged.__contains__):
+        sink, record = queries[name].sink, state.queries.get(name)
+        merged = state.merged.get(name)
+        if merged is not None:
+            plan = plans[merged.plan]
+            if merged.columns is not None:
+                plan = Relabelling(plan, merged.columns).over(sink.schema)
         elif state.epoch and (record is None or record.since_epoch <= state.epoch):
-            plan = query.sink.input
-            ran[name] = same.setdefault(plan, plan)
+            plan = sink.input
+        else:
+            continue
+        named = relabelling(plan)
+        computes = same.setdefault(named.computes, named.computes)
+        if computes is not named.computes:
+            plan = Relabelling(computes, named.columns).over(plan.schema)
+        ran[name] = plan
     return ran

@@ -16,6 +16,7 @@ from headrace.engine.execution.spark_errors import one_line
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import CheckpointError, HeadraceError, SinkError
 from headrace.failpoints import failpoint
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Write, Writing
 from headrace.state.arrangement import Arrangement, StateFile
 from headrace.state.committed import Committed
@@ -34,14 +35,15 @@ def waiting_before(state: Committed, query: str, epoch: int) -> Arrangement | No
     return None if outbox is None else replace(outbox, files=outbox.before(epoch))
 
 
-def keep(epoch: RunningEpoch, query: str, rows: Definition) -> Writing[int]:
+def keep(epoch: RunningEpoch, query: str, rows: OutputRows) -> Writing[int]:
     """Put an epoch's rows into the outbox; the number of rows."""
     name = outbox_of_query(query)
     written = yield Write(
         f"outbox of {query}",
-        rows.query,
+        rows.definition.query,
         rows.schema,
         path=epoch.checkpoint.new_path("state", name, f"{epoch.number:010d}"),
+        columns=rows.columns,
     )
     if written.rows:
         epoch.state.arrangement(name).append(
@@ -64,7 +66,7 @@ def deliver(epoch: RunningEpoch, sink: QuerySink) -> Writing[int]:
         files = outbox.of(number)
         schema = sink.sink.schema
         rows = Definition(epoch.inputs.bind_files(files, schema), schema)
-        taken = yield from sink.write(replace(epoch, number=number), rows)
+        taken = yield from sink.write(replace(epoch, number=number), OutputRows.of(rows))
         waited = sum(file.rows for file in files)
         if taken != waited:
             raise CheckpointError(

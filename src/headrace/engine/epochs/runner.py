@@ -237,7 +237,9 @@ class EpochRunner:
 
     def _branch_off(self, state: Committed, name: str, error: HeadraceError, number: int) -> None:
         """Set a query that fails in this epoch aside, with its state of before and its place."""
-        stores = [store.name for store in self.physical.stores_of(self.physical.outputs[name])]
+        stores = [
+            store.name for store in self.physical.stores_of(self.physical.outputs[name].operator)
+        ]
         outbox = waiting_before(state, name, number)
         branch = QueryBranch(
             branched_off(self.state, name, stores, outbox),

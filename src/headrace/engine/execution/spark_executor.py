@@ -191,7 +191,7 @@ class SparkExecutor:
             frame.write.mode("overwrite").parquet(path)
             return path, folder_size(path)
         file = f"{path}/part-0.parquet" if write.folder else f"{path}.parquet"
-        size = _write_file(rows, plain_path(file))
+        size = write_parquet(rows, plain_path(file))
         return path if write.folder else file, size
 
 
@@ -213,7 +213,7 @@ def _collect(frame: DataFrame) -> pa.Table | None:
         raise
 
 
-def _write_file(rows: pa.Table, path: str) -> int:
+def write_parquet(rows: pa.Table, path: str) -> int:
     """Write one Parquet file, which appears whole or not at all; its size."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = f"{path}.tmp"

@@ -84,9 +84,10 @@ def _writes(physical: PhysicalPlan, epoch: Epoch, sink: str) -> Iterator[tuple[s
         first = next(store.advance(epoch), None)
         if first is not None:
             yield first.label, first
-    for name, operator in physical.outputs.items():
-        rows = operator.delta(epoch)
-        if rows is not None:
+    for name, output in physical.outputs.items():
+        computed = output.operator.delta(epoch)
+        if computed is not None:
+            rows = output.of(computed)
             yield name, Write("results", rows.query, rows.schema, path=f"{sink}/results")
 
 

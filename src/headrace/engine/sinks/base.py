@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Writing
 from headrace.plan.nodes import Sink
 
@@ -41,7 +41,7 @@ class QuerySink(ABC):
         """Forget what was taken of an epoch that never ended: the engine begins again."""
 
     @abstractmethod
-    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
+    def write(self, epoch: RunningEpoch, rows: OutputRows) -> Writing[int]:
         """Take the rows of an epoch that is not committed yet; the number of rows."""
 
     def undo(self, epoch: int) -> None:  # noqa: B027 - files count only once a commit names them

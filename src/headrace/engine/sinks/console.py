@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import SinkError
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Writing
 from headrace.plan.nodes import Sink
 
@@ -27,7 +27,7 @@ class ConsoleSink(QuerySink):
     def begin(self) -> None:
         self._texts.clear()
 
-    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
+    def write(self, epoch: RunningEpoch, rows: OutputRows) -> Writing[int]:
         yield from ()
         frame = epoch.executor.frame(rows.query).persist()
         try:

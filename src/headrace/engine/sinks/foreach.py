@@ -18,7 +18,6 @@ from collections.abc import Callable
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.definitions.definition import Definition
 from headrace.engine.checkpoint.gate import Gate
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.execution.executor import ddl
@@ -28,6 +27,7 @@ from headrace.engine.sinks.base import QuerySink
 from headrace.errors import SinkError
 from headrace.failpoints import failpoint
 from headrace.names import folded
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Write, Writing
 from headrace.plan.nodes import Sink
 from headrace.spark_sessions import in_session
@@ -106,11 +106,13 @@ class ForeachBatchSink(QuerySink):
         self._timeout = timeout / 1_000
         self._recent_rows: int | None = None
 
-    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
+    def write(self, epoch: RunningEpoch, rows: OutputRows) -> Writing[int]:
         count = None
         if epoch.executor.is_few(self._recent_rows):
             # Together with what other queries put out, and handed over as it is.
-            written = yield Write(self.name, rows.query, rows.schema)
+            written = yield Write(
+                self.name, rows.definition.query, rows.schema, columns=rows.columns
+            )
             frame = self._spark.createDataFrame(written.table, ddl(rows.schema))
             count = written.rows
         else:

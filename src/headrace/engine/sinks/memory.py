@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.execution.executor import ddl
 from headrace.engine.sinks.base import QuerySink
 from headrace.names import quoted
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Write, Writing
 from headrace.plan.nodes import Sink
 
@@ -31,8 +31,8 @@ class MemorySink(QuerySink):
     def begin(self) -> None:
         self._taken.clear()
 
-    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
-        written = yield Write(self.name, rows.query, rows.schema)
+    def write(self, epoch: RunningEpoch, rows: OutputRows) -> Writing[int]:
+        written = yield Write(self.name, rows.definition.query, rows.schema, columns=rows.columns)
         assert written.table is not None
         self._taken[epoch.number] = written.table
         return written.rows

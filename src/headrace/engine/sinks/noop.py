@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Definition
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks.base import QuerySink
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Write, Writing
 
 
 class NoopSink(QuerySink):
     """Takes the rows, and keeps their number."""
 
-    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
+    def write(self, epoch: RunningEpoch, rows: OutputRows) -> Writing[int]:
         written = yield Write(
             self.name,
-            rows.query,
+            rows.definition.query,
             rows.schema,
+            columns=rows.columns,
             watch={"rows": exp.Count(this=exp.Star())},
             only_seen=True,
             computes_all=True,

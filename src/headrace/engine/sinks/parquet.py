@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 
-from headrace.definitions.definition import Definition
 from headrace.engine.checkpoint.files import FileSystem, is_local, plain_path
 from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks.base import QuerySink
@@ -17,6 +16,7 @@ from headrace.engine.sinks.ownership import claim_now
 from headrace.errors import SinkError
 from headrace.failpoints import failpoint
 from headrace.names import storage_name
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Write, Writing
 from headrace.plan.nodes import Sink
 from headrace.redaction import without_passwords
@@ -62,7 +62,7 @@ class ParquetSink(QuerySink):
     def begin(self) -> None:
         self._leftovers = self._files = None
 
-    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
+    def write(self, epoch: RunningEpoch, rows: OutputRows) -> Writing[int]:
         if not self.owns_folder:
             claim_now(self, epoch.checkpoint, epoch.state)
         staging = f"{self._path}/{STAGING}/{storage_name(self.name)}"
@@ -76,8 +76,9 @@ class ParquetSink(QuerySink):
         files.delete(staged)
         written = yield Write(
             self.name,
-            rows.query,
+            rows.definition.query,
             rows.schema,
+            columns=rows.columns,
             path=staged,
             folder=True,
             expected_rows=self._recent_rows,

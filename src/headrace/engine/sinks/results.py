@@ -15,6 +15,7 @@ from headrace.engine.sinks.base import QuerySink
 from headrace.errors import SinkError
 from headrace.failpoints import failpoint
 from headrace.names import storage_name
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Write, Writing
 from headrace.plan.expressions import Column
 from headrace.plan.nodes import (
@@ -47,12 +48,14 @@ class ResultsSink(QuerySink):
     def writes_files(self) -> bool:
         return True
 
-    def write(self, epoch: RunningEpoch, rows: Definition) -> Writing[int]:
+    def write(self, epoch: RunningEpoch, rows: OutputRows) -> Writing[int]:
         arrangement = epoch.state.arrangement(results_of_query(self.name))
+        computed = rows.definition.query
         written = yield Write(
             self.name,
-            epoch.derived("stamped", rows.query, lambda: _stamped(rows.query, epoch.number)),
+            epoch.derived("stamped", computed, lambda: _stamped(computed, epoch.number)),
             stored_schema(self.sink),
+            columns=None if rows.columns is None else (*rows.columns, EPOCH),
             path=epoch.checkpoint.new_path(
                 "results", storage_name(self.name), f"{epoch.number:010d}"
             ),
