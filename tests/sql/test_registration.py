@@ -94,7 +94,7 @@ def test_what_the_compiler_alone_knows_gets_the_place_of_its_operator(
     def refuses(*arguments: object) -> None:
         raise PlanError("no such operator", hint="write another query")
 
-    monkeypatch.setattr("headrace.compiler.compile._Compiler._aggregate", refuses)
+    monkeypatch.setattr("headrace.compiler.compile.Compiler._aggregate", refuses)
     with pytest.raises(PlanError, match="no such operator") as caught:
         check_plan(parsed.plan, parsed.places)
     place = caught.value.position

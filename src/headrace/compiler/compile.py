@@ -6,11 +6,11 @@ them: queries that need the same state find the same store, and state outlives a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from headrace.compiler.joins import compile_join, held_back
-from headrace.compiler.physical_plan import PhysicalPlan, QueryOutput
+from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.compiler.sets import compile_sets
 from headrace.definitions.definition import is_table_join
 from headrace.definitions.lateness import Lateness
@@ -49,31 +49,14 @@ from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 from headrace.planner.early_aggregation import EarlyChoice
 from headrace.planner.filter_sharing import FilterShare, filter_share
-from headrace.planner.grouping import Grouping, aggregates_by_family, reads_streams_plainly
-from headrace.planner.live_query import LiveQuery
+from headrace.planner.grouping import Grouping, reads_streams_plainly
 from headrace.planner.pane_layout import Generation, PanePlan
 from headrace.planner.policy import PlannerPolicy
 from headrace.planner.warm_up import warm_up
 from headrace.state import store_names
 
 
-def compile_plans(
-    queries: Iterable[LiveQuery], panes: PanePlan, policy: PlannerPolicy
-) -> PhysicalPlan:
-    """Operators for all queries, with the stores they share; panes are laid out already."""
-    in_order = sorted(queries, key=_lateness)
-    computed = (query.sink.relabelling.computes for query in in_order)
-    plans = list({id(plan): plan for plan in computed}.values())
-    families = aggregates_by_family(plans)
-    inputs = [panes.hosts[family].input for family in families if family in panes.hosts]
-    compiler = _Compiler(_union_sources([*plans, *inputs]), panes, policy)
-    # Late joiners last: what several queries store comes from the one that sees the most.
-    for query in in_order:
-        compiler.add(query)
-    return compiler.physical
-
-
-def _union_sources(plans: list[Node]) -> dict[str, Source]:
+def union_sources(plans: Iterable[Node]) -> dict[str, Source]:
     """Each stream with all columns that any plan reads."""
     merged: dict[str, Source] = {}
     for plan in plans:
@@ -91,30 +74,37 @@ def with_columns_of(source: Source, other: Source) -> Source:
     return replace(other, columns=Schema(tuple(fields[name] for name in sorted(fields))))
 
 
-class _Compiler:
+class Compiler:
     """Compiles one query after another; equal subplans become one operator."""
 
-    def __init__(self, sources: dict[str, Source], panes: PanePlan, policy: PlannerPolicy) -> None:
-        self._panes = panes
+    def __init__(self, panes: PanePlan, policy: PlannerPolicy) -> None:
+        self.panes = panes
         self.policy = policy
-        self.physical = PhysicalPlan(sources=sources, panes=panes, policy=policy)
+        self.physical = PhysicalPlan(policy=policy)
         self._operators: dict[tuple[Node, int | None, OutputMode], Operator] = {}
-        #: Whole plans by identity: merged queries hold one and the same, and hashing takes time.
-        self._whole: dict[tuple[int, int | None, OutputMode], Operator] = {}
         self.stores: dict[str, Store] = {}
-        self._stream_rows = {stream: SourceRows(source) for stream, source in sources.items()}
+        self._stream_rows: dict[str, SourceRows] = {}
         self.starts_at: int | None = None
         self.mode = OutputMode.APPEND
 
-    def add(self, query: LiveQuery) -> None:
-        self.starts_at = query.starts_at
-        self.mode = query.sink.mode
-        named = query.sink.relabelling
-        whole = (id(named.computes), self.starts_at, self.mode)
-        if whole not in self._whole:
-            self._whole[whole] = self._operator(named.computes)
-        output = QueryOutput(self._whole[whole], query.sink.schema, named)
-        self.physical.outputs[query.sink.name] = output
+    def add(self, plan: Node, starts_at: int | None, mode: OutputMode) -> Operator:
+        """The operator of a query's plan, with the stores that it needs.
+
+        Late joiners last: what several queries store comes from the one that sees the most.
+        """
+        self.starts_at = starts_at
+        self.mode = mode
+        return self._operator(plan)
+
+    def lay_out(self, panes: PanePlan) -> None:
+        """Take the panes of more groupings; those of the others are what they were."""
+        self.panes = panes
+
+    def read(self, sources: Mapping[str, Source]) -> None:
+        """Read more streams; the others are read as they were."""
+        self.physical.sources.update(sources)
+        for stream, source in sources.items():
+            self._stream_rows[stream] = SourceRows(source)
 
     def _operator(self, node: Node) -> Operator:
         # What remembers nothing is the same whenever a query joined.
@@ -194,12 +184,12 @@ class _Compiler:
     ) -> Operator:
         """Tumbling and hopping windows, from the panes of every layout that holds some of them."""
         windows = {i: w for i, w in enumerate(node.windows) if isinstance(w, Hopping)}
-        host = self._panes.host(node)
+        host = self.panes.host(node)
         share: FilterShare | None = None
         if host.rows != Grouping.of(node).rows:
             share = filter_share(node)
             parts = share.parts
-        generations = self._panes.generations[host.family]
+        generations = self.panes.generations[host.family]
         keys = tuple(f"__key{host.keys.index(key.expr)}" for key in node.keys)
         longest = max(w.length for w in windows.values())
         retention = Retention(streams, lag + longest)
@@ -401,10 +391,6 @@ class _Compiler:
 
     def note_choice(self, choice: EarlyChoice) -> None:
         self.physical.early_choices.append(choice)
-
-
-def _lateness(query: LiveQuery) -> tuple[bool, int]:
-    return query.starts_at is not None, query.starts_at or 0
 
 
 def remembers(node: Node) -> bool:

@@ -12,7 +12,7 @@ from headrace.planner.early_aggregation import EarlyChoice
 from headrace.planner.policy import PlannerPolicy
 
 
-class Compilation(Protocol):
+class CompilerContext(Protocol):
     """All live queries, compiled one after another over shared stores."""
 
     starts_at: int | None

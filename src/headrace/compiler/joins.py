@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.compiler.context import Compilation
+from headrace.compiler.context import CompilerContext
 from headrace.compiler.physical_plan import distinct_stores
 from headrace.definitions.join_shape import JoinShape, join_shape
 from headrace.definitions.lateness import Lateness
@@ -22,7 +22,7 @@ from headrace.planner.probe_order import is_probed
 from headrace.state import store_names
 
 
-def compile_join(compilation: Compilation, node: Join) -> Operator:
+def compile_join(compilation: CompilerContext, node: Join) -> Operator:
     if isinstance(node.time, SameSession):
         return _session_join(compilation, node, node.time)
     shape = join_shape(node)
@@ -49,7 +49,7 @@ def compile_join(compilation: Compilation, node: Join) -> Operator:
 
 
 def _join_input(
-    compilation: Compilation, shape: JoinShape, index: int, streams: frozenset[str]
+    compilation: CompilerContext, shape: JoinShape, index: int, streams: frozenset[str]
 ) -> JoinInput:
     graph = shape.graph
     leaf = graph.leaves[index]
@@ -70,7 +70,7 @@ def _join_input(
     return JoinInput(rows, leaf.schema, time, {} if graph.timed else leaf.lives, keys)
 
 
-def _session_join(compilation: Compilation, node: Join, time: SameSession) -> Operator:
+def _session_join(compilation: CompilerContext, node: Join, time: SameSession) -> Operator:
     sides = (
         (node.left, node.left_schema, time.left.name),
         (node.right, node.right_schema, time.right.name),
@@ -102,11 +102,11 @@ def _session_join(compilation: Compilation, node: Join, time: SameSession) -> Op
     return operator
 
 
-def _sessions_name(compilation: Compilation, node: Join) -> str:
+def _sessions_name(compilation: CompilerContext, node: Join) -> str:
     return store_names.sessions_of_join(node, compilation.starts_at)
 
 
-def held_back(compilation: Compilation, node: Node, time: str) -> frozenset[str]:
+def held_back(compilation: CompilerContext, node: Node, time: str) -> frozenset[str]:
     """The stores of session joins whose open sessions hold back a time, as clocks."""
     names = frozenset(_sessions_name(compilation, join) for join in held_back_by(node, time))
     if names:

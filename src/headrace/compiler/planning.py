@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headrace.compiler.compile import compile_plans
+from headrace.compiler.compilation import Compilation
 from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.plan.nodes import Node
 from headrace.planner.late_joiners import stays_apart
@@ -29,12 +29,14 @@ class PlanState:
     ``panes`` are the layouts that rows are stored by; ``settled`` says that they stay as they are.
     ``merging`` knows the queries that run already, and may be left out where nothing is merged;
     ``ran`` are the plans that queries ran in an earlier life, by which their state is named.
+    ``compilation`` is that of what runs, to go on from.
     """
 
     panes: PanePlan = field(default_factory=PanePlan)
     settled: bool = False
     merging: Merges | None = None
     ran: Mapping[str, Node] = field(default_factory=dict)
+    compilation: Compilation | None = None
 
 
 NOTHING_RUNS = PlanState()
@@ -68,7 +70,8 @@ def plan_all(
         panes, changes = plan_pane_layouts(
             plans, state.panes, statistics.loads, policy, statistics.regrets
         )
-    physical = compile_plans(live.values(), panes, policy)
+    compilation = Compilation() if state.compilation is None else state.compilation
+    physical = compilation.compile(live.values(), panes, policy)
     physical.queries = live
     physical.changes = tuple(change.text for change in changes)
     return physical

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from headrace.compiler.context import Compilation
+from headrace.compiler.context import CompilerContext
 from headrace.compiler.physical_plan import distinct_stores
 from headrace.definitions.definition import column
 from headrace.definitions.exact_partials import decompose_exactly
@@ -45,7 +45,7 @@ AnySet = AggregationSet | TrailingSet | TableSet
 
 
 def compile_sets(
-    compilation: Compilation, node: Aggregate, streams: frozenset[str], lag: int
+    compilation: CompilerContext, node: Aggregate, streams: frozenset[str], lag: int
 ) -> Operator:
     """An aggregate over joins, from sets that are aggregated before the join."""
     shape = aggregation_join(node)
@@ -63,7 +63,7 @@ def compile_sets(
 class _SetCompiler:
     def __init__(
         self,
-        compilation: Compilation,
+        compilation: CompilerContext,
         shape: AggregationJoin,
         streams: frozenset[str],
         lag: int,

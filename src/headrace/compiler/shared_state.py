@@ -12,10 +12,11 @@ def described_stores(physical: PhysicalPlan) -> tuple[DescribedStore, ...]:
     readers: dict[str, list[str]] = {store.name: [] for store in physical.stores}
     by_output: dict[int, list[str]] = {}
     for query, output in physical.outputs.items():
-        if id(output) not in by_output:
-            # Queries that mean the same have one output.
-            by_output[id(output)] = [store.name for store in physical.stores_of(output)]
-        for name in by_output[id(output)]:
+        operator = output.operator
+        if id(operator) not in by_output:
+            # Queries that mean the same have one operator.
+            by_output[id(operator)] = [store.name for store in physical.stores_of(operator)]
+        for name in by_output[id(operator)]:
             readers.setdefault(name, []).append(query)
     texts = {store.name: ", ".join(store.step().detail[:1]) for store in physical.stores}
     return tuple(

@@ -41,7 +41,8 @@ def column(name: str) -> exp.Column:
 def number(value: int) -> Sql:
     """A whole number as a bigint, whatever its size."""
     return exp.Cast(
-        this=exp.Literal(this=str(value), is_string=False), to=exp.DataType.build("bigint")
+        this=exp.Literal(this=str(value), is_string=False),
+        to=exp.DataType(this=exp.DataType.Type.BIGINT, nested=False),
     )
 
 

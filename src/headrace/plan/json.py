@@ -60,6 +60,8 @@ def _kind(cls: type) -> str:
 _BY_KIND = {_kind(cls): cls for cls in _CLASSES}
 
 JsonObject = dict[str, Any]
+#: Under which a node remembers its hash.
+_DIGEST = "_plan_hash"
 
 
 def to_json(node: Node) -> JsonObject:
@@ -111,10 +113,15 @@ def plan_hash(node: Node) -> str:
     early, and however its output follows its windows, its rows and the state are the same; so they
     are however the names of its streams are spelt.
     """
-    written = to_json(node.transform(_without_choices))
-    for part in written["nodes"]:
-        part.pop("spelling", None)
-    return hashlib.sha256(_canonical(written).encode()).hexdigest()
+    digest = node.__dict__.get(_DIGEST)
+    if digest is None:
+        written = to_json(node.transform(_without_choices))
+        for part in written["nodes"]:
+            part.pop("spelling", None)
+        digest = hashlib.sha256(_canonical(written).encode()).hexdigest()
+        # Beside the fields: state is named by it whenever queries come or go.
+        node.__dict__[_DIGEST] = digest
+    return str(digest)
 
 
 def _without_choices(node: Node) -> Node:

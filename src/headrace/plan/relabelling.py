@@ -26,6 +26,14 @@ class Relabelling:
     columns: tuple[str, ...] | None = None
     projections: tuple[Project, ...] = ()
 
+    def is_same(self, other: Relabelling) -> bool:
+        """Whether these are the same rows of one and the same plan, whatever they are called."""
+        return self.computes is other.computes and self._taken == other._taken
+
+    @property
+    def _taken(self) -> frozenset[str]:
+        return frozenset(self.computes.schema.names if self.columns is None else self.columns)
+
     def over(self, schema: Schema) -> Node:
         """The plan that puts the columns out under the names of this schema."""
         if self.columns is None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headrace.compiler.compilation import Compilation
 from headrace.compiler.physical_plan import PhysicalPlan
 from headrace.compiler.planning import PlanState, layouts_are_outdated, plan_all
 from headrace.merge.rewriting import Merging
@@ -70,6 +71,7 @@ class LivePlan:
         self.released_by: dict[str, frozenset[frozenset[str]]] = {}
         self._own_stores: dict[tuple[int, int | None], _OwnStores] = {}
         self._written: dict[int, _WrittenPlan] = {}
+        self._compilation = Compilation()
 
     @property
     def queries(self) -> Mapping[str, LiveQuery]:
@@ -82,7 +84,7 @@ class LivePlan:
         self.asked = dict(queries)
         self.physical = plan_all(
             queries.values(),
-            PlanState(state.panes, merging=self.merging, ran=ran),
+            PlanState(state.panes, merging=self.merging, ran=ran, compilation=self._compilation),
             self.statistics,
             self.policy,
         )

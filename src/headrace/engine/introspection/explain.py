@@ -55,17 +55,17 @@ class ExplainedQuery:
     @property
     def planned(self) -> PlannedQuery:
         """What its decisions were taken from."""
-        engine, plan = self.engine, self.physical.queries[self.name].sink.input
+        engine, own_sink = self.engine, self.physical.queries[self.name].sink
         part = self.physical.only(self.name)
         own = {id(operator) for operator in part.operators()}
         return PlannedQuery(
             self.sink.input,
-            plan,
+            own_sink.input,
             self.physical.panes,
             tuple(
                 name
                 for name, query in self.physical.queries.items()
-                if name != self.name and query.sink.input is plan
+                if name != self.name and own_sink.relabelling.is_same(query.sink.relabelling)
             ),
             self.physical.early_choices,
             {

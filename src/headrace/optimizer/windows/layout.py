@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
+from heapq import heapify, heappop, heappush
 from math import log2
 
 from headrace.cost.cost import Cost, unknown_cost
@@ -140,8 +141,7 @@ def pane_of(windows: Iterable[Hopping]) -> Hopping:
 
 def _published(windows: list[Hopping], load: Load | None, factors: bool) -> WindowGraph:
     """The paper's graph."""
-    build = min_cost_graph_with_factors if factors else min_cost_graph
-    return build(windows, Coverage.PARTITIONED, _paper_cost(windows, load))
+    return _built(tuple(windows), _paper_cost(windows, load), factors)
 
 
 def _best(windows: list[Hopping], load: Load | None) -> WindowGraph:
@@ -152,7 +152,14 @@ def _best(windows: list[Hopping], load: Load | None) -> WindowGraph:
     return _searched(tuple(windows), _paper_cost(windows, load))
 
 
-@lru_cache(maxsize=1_000)
+# Asked again whenever a query comes or goes, for all groupings that there are.
+@lru_cache(maxsize=10_000)
+def _built(windows: tuple[Hopping, ...], costs: PaperCost, factors: bool) -> WindowGraph:
+    build = min_cost_graph_with_factors if factors else min_cost_graph
+    return build(windows, Coverage.PARTITIONED, costs)
+
+
+@lru_cache(maxsize=10_000)
 def _searched(windows: tuple[Hopping, ...], costs: PaperCost) -> WindowGraph:
     return best_graph(windows, Coverage.PARTITIONED, costs).graph
 
@@ -178,23 +185,41 @@ def _from_graph(graph: WindowGraph) -> PaneLayout:
 
 
 def _merged(windows: list[Hopping], load: Load) -> list[PaneLayout]:
-    """From panes of their own to one for all, each time merging the two where it pays most."""
+    """From panes of their own to one for all, each time merging the two where it pays most.
+
+    What two groups gain is worked out when the later of them is made, and waits in a heap; pairs of
+    which one has gone are passed over.
+    """
     costs = PaneCost(load)
-    groups: list[tuple[Hopping, ...]] = [(w,) for w in windows]
-    known: dict[tuple[Hopping, ...], float] = {}
 
     def price(members: tuple[Hopping, ...]) -> float:
-        if members not in known:
-            pane = pane_of(members)
-            known[members] = costs.store(pane) + costs.flat(pane, members)
-        return known[members]
+        pane = pane_of(members)
+        return costs.store(pane) + costs.flat(pane, members)
 
+    groups: dict[int, tuple[Hopping, ...]] = {
+        number: (window,) for number, window in enumerate(windows)
+    }
+    prices = {number: price(members) for number, members in groups.items()}
+
+    def pair(first: int, second: int) -> tuple[float, int, int]:
+        both = price(_both(groups[first], groups[second]))
+        return both - prices[first] - prices[second], first, second
+
+    pairs = [pair(a, b) for a in groups for b in groups if a < b]
+    heapify(pairs)
     found = []
     while len(groups) > 1:
-        pairs = [(a, b) for i, a in enumerate(groups) for b in groups[i + 1 :]]
-        a, b = min(pairs, key=lambda pair: price(_both(*pair)) - price(pair[0]) - price(pair[1]))
-        groups = [g for g in groups if g not in (a, b)] + [_both(a, b)]
-        found.append(PaneLayout.of({w: pane_of(members) for members in groups for w in members}))
+        _, first, second = heappop(pairs)
+        if first not in groups or second not in groups:
+            continue
+        number = max(groups) + 1
+        members = _both(groups.pop(first), groups.pop(second))
+        others = list(groups)
+        groups[number], prices[number] = members, price(members)
+        for other in others:
+            heappush(pairs, pair(other, number))
+        panes = {each: pane_of(each) for each in groups.values()}
+        found.append(PaneLayout.of({w: pane for each, pane in panes.items() for w in each}))
     return found
 
 
