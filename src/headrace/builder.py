@@ -21,6 +21,7 @@ from headrace.plan.nodes import Node
 from headrace.plan.types import Schema
 from headrace.sql import Catalog, FunctionTypes
 from headrace.sql.functions_table import AGGREGATE_SYNONYMS, AGGREGATES
+from headrace.sql.literals import Zone
 from headrace.sql.query import QueryBinder, require_stream
 from headrace.sql.refusals import refuse
 from headrace.sql.views import View, with_those_below
@@ -52,7 +53,7 @@ class BuilderContext:
     catalog: Catalog
     make_query: MakeQuery | None = None
     functions: FunctionTypes | None = None
-    time_zone: str | None = None
+    time_zone: Zone = None
 
     def binder(self) -> QueryBinder:
         return QueryBinder(self.catalog, self.functions, self.time_zone)
@@ -79,7 +80,7 @@ class QueryBuilder:
         catalog: Catalog,
         make_query: MakeQuery | None = None,
         function_type: FunctionTypes | None = None,
-        time_zone: str | None = None,
+        time_zone: Zone = None,
     ) -> QueryBuilder:
         """A stream, a table or a view to begin with."""
         context = BuilderContext(catalog, make_query, function_type, time_zone)

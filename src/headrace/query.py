@@ -52,11 +52,13 @@ class Query:
         logical: Node,
         forced: Node | None = None,
         views: tuple[View, ...] = (),
+        checked: Optimized | None = None,
     ) -> None:
         self._engine = engine
         self._statistics = statistics
         self._forced = forced
         self._views = views
+        self._checked = checked
         self.plan = logical
 
     @property
@@ -72,7 +74,7 @@ class Query:
         """The plan that runs, and which rules made it."""
         if self._forced is not None:
             return Optimized(self._forced, optimize(self._forced, frozenset(RULES)).trace)
-        return optimize(self.plan, self._engine.settings.disabled_rules)
+        return self._checked or optimize(self.plan, self._engine.settings.disabled_rules)
 
     def explain(self, extended: bool | str | None = None, mode: str | None = None) -> None:
         """Print the plan, as in PySpark. Modes: simple, extended, cost, json, dot."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from headrace.compiler.planning import plan_all
 from headrace.engine.introspection.check import check_names
 from headrace.errors import HeadraceError
-from headrace.optimizer import optimize
+from headrace.optimizer import Optimized, optimize
 from headrace.optimizer.demands import check_demands
 from headrace.plan.depth import check_depth
 from headrace.plan.nodes import Aggregate, Join, Node, Sink
@@ -21,16 +21,18 @@ from headrace.sql.places import NO_PLACES, Places
 
 def check_plan(
     plan: Node, places: Places = NO_PLACES, disabled: frozenset[str] = frozenset()
-) -> None:
-    """Raise what keeps a plan from running; ``disabled`` are rules that are turned off."""
+) -> Optimized:
+    """The plan that runs, or raise what keeps it from that; ``disabled`` rules are turned off."""
     check_depth(plan, places.whole)
-    optimized = optimize(plan, disabled).plan
+    found = optimize(plan, disabled)
+    optimized = found.plan
     check_names(optimized, places.whole)
     check_demands(optimized, places, disabled)
     try:
         _compile(optimized)
     except HeadraceError as error:
         raise _placed(error, optimized, places) from error
+    return found
 
 
 def _compile(plan: Node) -> None:

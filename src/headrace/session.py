@@ -10,10 +10,12 @@ from pyspark.sql.types import TimestampType
 from headrace.engine.engine import Engine
 from headrace.engine.ingest.ingest import Trigger
 from headrace.engine.ingest.registered_stream import RegisteredStream
+from headrace.engine.introspection.agreed_shapes import AgreedShapes
 from headrace.engine.introspection.check import ask_function, check_expressions
 from headrace.errors import HeadraceError, QueryError, StreamError
 from headrace.merge.printing import explain_merged
 from headrace.names import first_twice, folded, known_as, relation_name_advice, spelling
+from headrace.optimizer import Optimized
 from headrace.plan.durations import parse_duration, positive_duration
 from headrace.plan.nodes import PROCESSING_TIME_COLUMN, Node, Source, Table
 from headrace.plan.types import TIMESTAMP, DataType, Field, Schema
@@ -58,6 +60,7 @@ class Headrace:
         self._engine = Engine(session, checkpoint, self._settings())
         self._engine.ask_failed_queries = lambda: self._settings().failed_queries
         self._catalog: dict[str, Source | Table | View] = {}
+        self._asked = self._engine.executor.session, AgreedShapes()
 
     def _settings(self) -> Settings:
         return read_settings(dict(self._spark.conf.getAll))
@@ -117,7 +120,7 @@ class Headrace:
         It may read other views.
         """
         self._check_name(name)
-        view, places = plan_view(name, text, self._catalog, self._function_type, self._time_zone())
+        view, places = plan_view(name, text, self._catalog, self._function_type, self._time_zone)
         self._check_plan(view.plan, places)
         self._catalog[name] = view
 
@@ -158,7 +161,7 @@ class Headrace:
 
     def sql(self, text: str) -> Query:
         """A query from SQL text."""
-        parsed = plan_query(text, self._catalog, self._function_type, self._time_zone())
+        parsed = plan_query(text, self._catalog, self._function_type, self._time_zone)
         return self._query(parsed.plan, parsed.views, parsed.places)
 
     def read(self, name: str) -> QueryBuilder:
@@ -170,19 +173,28 @@ class Headrace:
             self._catalog,
             self._query,
             self._function_type,
-            self._time_zone(),
+            self._time_zone,
         )
 
     def _query(self, plan: Node, views: tuple[View, ...], places: Places = NO_PLACES) -> Query:
         """A query that can run, or the reason why it cannot."""
-        self._check_plan(plan, places)
-        return Query(self._engine, self.statistics, plan, views=views)
+        optimized = self._check_plan(plan, places)
+        return Query(self._engine, self.statistics, plan, views=views, checked=optimized)
 
-    def _check_plan(self, plan: Node, places: Places) -> None:
+    def _check_plan(self, plan: Node, places: Places) -> Optimized | None:
         """Raise the reason why a plan cannot run; a view of tables runs as part of others only."""
+        optimized = None
         if plan.streams():
-            check_plan(plan, places, self._engine.settings.disabled_rules)
-        check_expressions(self._engine.executor.session, plan, places.of)
+            optimized = check_plan(plan, places, self._engine.settings.disabled_rules)
+        check_expressions(self._engine.executor.session, plan, places.of, self._agreed_shapes())
+        return optimized
+
+    def _agreed_shapes(self) -> AgreedShapes:
+        """What the engine's session has agreed with; a new one is asked anew."""
+        session = self._engine.executor.session
+        if session is not self._asked[0]:
+            self._asked = session, AgreedShapes()
+        return self._asked[1]
 
     def _time_zone(self) -> str | None:
         return self._spark.conf.get("spark.sql.session.timeZone", None)

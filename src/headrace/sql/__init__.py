@@ -19,6 +19,7 @@ from headrace.plan.depth import too_deep
 from headrace.plan.nodes import Node
 from headrace.sql.calls import AskedFunction, FunctionTypes
 from headrace.sql.dialect import parse_query
+from headrace.sql.literals import Zone
 from headrace.sql.places import NO_PLACES, Places
 from headrace.sql.query import Catalog, Hint, QueryBinder, require_stream
 from headrace.sql.refusals import refuse
@@ -52,12 +53,13 @@ def plan_query(
     text: str,
     catalog: Catalog,
     function_type: FunctionTypes | None = None,
-    time_zone: str | None = None,
+    time_zone: Zone = None,
 ) -> ParsedQuery:
     """The plan of a query over the streams, tables and views of the catalog.
 
     ``function_type`` is asked for the types of functions that Headrace does not know itself.
-    ``time_zone`` is that of timestamps written without one, as Spark's session has it.
+    ``time_zone`` is that of timestamps written without one, as Spark's session has it; or who is
+    asked for it where there are any.
     """
     binder = QueryBinder(catalog, function_type, time_zone)
     try:
@@ -75,7 +77,7 @@ def plan_view(
     text: str,
     catalog: Catalog,
     function_type: FunctionTypes | None = None,
-    time_zone: str | None = None,
+    time_zone: Zone = None,
 ) -> tuple[View, Places]:
     """A view of what the catalog has, and where the parts of its plan stand in its text.
 

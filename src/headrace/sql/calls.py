@@ -20,6 +20,7 @@ from headrace.plan.types import (
     decimal,
 )
 from headrace.sql import functions_table as table
+from headrace.sql.literals import Zone
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Visible
 from headrace.sql.typing import (
@@ -85,7 +86,7 @@ class CallBinder:
     columns: tuple[Visible, ...]
     functions: FunctionTypes | None
     origins: Origins
-    time_zone: str | None = None
+    time_zone: Zone = None
     overlay: tuple[Visible, ...] = ()
     aliases: dict[str, Expr] = field(default_factory=dict)
     no_aggregates: str | None = None

@@ -7,6 +7,7 @@ import datetime
 import decimal as decimal_module
 import re
 import zoneinfo
+from collections.abc import Callable
 
 from sqlglot import exp
 
@@ -161,15 +162,20 @@ def is_time(text: str) -> bool:
     return (month or 1) <= 12 and (day or 1) <= last and hour < 24 and minute < 60 and second < 60
 
 
-def in_time_zone(literal: Literal, zone: str | None) -> Literal:
+#: The name of a time zone, or who knows it: asking a session takes time, and few queries need it.
+Zone = str | Callable[[], str | None] | None
+
+
+def in_time_zone(literal: Literal, zone: Zone) -> Literal:
     """A timestamp without a zone as the instant that the session's zone makes of it."""
     value = literal.value
     if not isinstance(value, datetime.datetime):
         return literal
     if value.tzinfo is None:
-        if zone is None:
+        name = zone() if callable(zone) else zone
+        if name is None:
             return literal
-        value = value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
+        value = value.replace(tzinfo=zoneinfo.ZoneInfo(name))
     return Literal(value.astimezone(datetime.UTC), literal.type)
 
 

@@ -38,6 +38,7 @@ from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW
 from headrace.sql import functions_table as table
 from headrace.sql.expressions import ExpressionBinder, FunctionTypes, Origins
 from headrace.sql.joins import bind_join, joined_columns
+from headrace.sql.literals import Zone
 from headrace.sql.places import Places
 from headrace.sql.positions import position_of
 from headrace.sql.reading import refuse_unread, watched
@@ -69,7 +70,7 @@ class QueryBinder:
 
     catalog: Catalog
     functions: FunctionTypes | None = None
-    time_zone: str | None = None
+    time_zone: Zone = None
     relations: dict[str, Node] = field(default_factory=dict)
     hints: list[Hint] = field(default_factory=list)
     origins: Origins = field(default_factory=Origins)

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from headrace.definitions.definition import Sql, null_columns, select
 from headrace.engine.execution.spark_errors import one_line
+from headrace.engine.introspection.agreed_shapes import AgreedShapes
 from headrace.errors import Position, QueryError
 from headrace.names import OWN_NAMES
 from headrace.plan.expressions import AggregateCall, Expr
@@ -45,19 +46,27 @@ def check_names(plan: Node, place: Position | None = None) -> None:
 
 
 def check_expressions(
-    session: SparkSession, plan: Node, place_of: PlaceOf = lambda expr: None
+    session: SparkSession,
+    plan: Node,
+    place_of: PlaceOf = lambda expr: None,
+    agreed: AgreedShapes | None = None,
 ) -> None:
-    """Raise if Spark does not accept an expression of the plan, or gives it another type."""
+    """Raise if Spark does not accept an expression of the plan, or gives it another type.
+
+    What is of a shape that Spark has ``agreed`` with is not asked again.
+    """
+    agreed = AgreedShapes() if agreed is None else agreed
     by_schema: list[tuple[Schema, list[Expr]]] = []
     for node in dict.fromkeys(plan.walk()):
         expressions = _expressions(node)
-        if expressions:
+        if expressions and not agreed.has(expressions):
             schema = node.schema if isinstance(node, Join) else node.inputs[0].schema
             by_schema.append((schema, expressions))
-    if len(by_schema) > 1 and _all_right(session, by_schema):
-        return
-    for schema, expressions in by_schema:
-        _check(session, schema, expressions, place_of)
+    if len(by_schema) < 2 or not _all_right(session, by_schema):
+        for schema, expressions in by_schema:
+            _check(session, schema, expressions, place_of)
+    for _, expressions in by_schema:
+        agreed.note(expressions)
 
 
 def _all_right(session: SparkSession, found: list[tuple[Schema, list[Expr]]]) -> bool:
