@@ -8,8 +8,9 @@ it in the environment variable ``HEADRACE_BENCH_CASES``:
   less or more in common (Figures 7 to 9 and 11).
 - *churn*: queries that come and go, one at a time.
 - *run*: a thousand queries of ten kinds on the engine, merged and not (Figure 12).
+- *many*: five thousand of fifty kinds under names of their own, of which some come and go.
 
-All but the last plan without running anything (``planning``); seconds are then those of
+All but the last two plan without running anything (``planning``); seconds are then those of
 planning a set, and rows the number of its queries.
 
 Paper: Query Merging, Section 8.2.1, Section 8.2.2, Section 8.2.3, Section 8.3, Section 8.4.
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 from benchmarks.harness.parts import Found, Parts, run_parts
 from benchmarks.harness.report import Report, Setup
+from benchmarks.merging.many import ManySize, run_many
 from benchmarks.merging.planning import (
     PlanningBench,
     PlanningSize,
@@ -41,6 +43,7 @@ class Size:
 
     planning: PlanningSize
     running: RunningSize
+    many: ManySize
 
 
 SIZES = {
@@ -62,6 +65,7 @@ SIZES = {
             changes=20,
         ),
         RunningSize(queries=6, groups=2, points=(2, 4), rows=100, batches=3),
+        ManySize(queries=12, groups=4, changes=2, epochs=2, rows=50),
     ),
     "small": Size(
         PlanningSize(
@@ -81,6 +85,7 @@ SIZES = {
             changes=200,
         ),
         RunningSize(queries=60, groups=4, points=(4, 8), rows=500, batches=4),
+        ManySize(queries=200, groups=10, changes=10, epochs=4, rows=200),
     ),
     "full": Size(
         PlanningSize(
@@ -101,12 +106,17 @@ SIZES = {
             changes=1_000,
         ),
         RunningSize(queries=1_000, groups=10, points=(10, 20, 40), rows=2_000, batches=9),
+        ManySize(queries=5_000, groups=50, changes=100, epochs=6, rows=500),
     ),
 }
 
 
 def _planning(part: Callable[[PlanningBench], Found]) -> Callable[[Setup], Found]:
     return lambda setup: part(PlanningBench(setup, SIZES[setup.scale].planning))
+
+
+def _many(setup: Setup) -> Found:
+    return run_many(setup, SIZES[setup.scale].many)
 
 
 def _running(setup: Setup) -> Found:
@@ -121,7 +131,8 @@ PARTS: Parts[Setup] = {
     "distinct": (_planning(distinct), 0.1),
     "overlap": (_planning(overlap), 0.1),
     "churn": (_planning(churn), 0.05),
-    "run": (_running, 0.35),
+    "run": (_running, 0.25),
+    "many": (_many, 0.1),
 }
 
 
