@@ -25,6 +25,7 @@ from headrace.redaction import redacted_json
 from headrace.registration import check_plan
 from headrace.settings import Settings, read_settings
 from headrace.sql import AskedFunction, View, plan_query, plan_view
+from headrace.sql.functions_table import callable_names
 from headrace.sql.places import NO_PLACES, Places
 from headrace.stats.catalog import Statistics
 
@@ -60,7 +61,7 @@ class Headrace:
         self._engine = Engine(session, checkpoint, self._settings())
         self._engine.ask_failed_queries = lambda: self._settings().failed_queries
         self._catalog: dict[str, Source | Table | View] = {}
-        self._asked = self._engine.executor.session, AgreedShapes()
+        self._asked = self._engine.executor.session, AgreedShapes(callable_names())
 
     def _settings(self) -> Settings:
         return read_settings(dict(self._spark.conf.getAll))
@@ -193,7 +194,7 @@ class Headrace:
         """What the engine's session has agreed with; a new one is asked anew."""
         session = self._engine.executor.session
         if session is not self._asked[0]:
-            self._asked = session, AgreedShapes()
+            self._asked = session, AgreedShapes(callable_names())
         return self._asked[1]
 
     def _time_zone(self) -> str | None:

@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 from headrace.engine.introspection import check
 from headrace.engine.introspection.agreed_shapes import AgreedShapes, shape_of
 from headrace.errors import QueryError
-from headrace.plan.expressions import Call, Column
+from headrace.plan.expressions import OPERATORS, Call, Column
 from headrace.plan.nodes import Filter, Project, Source
 from headrace.plan.types import BIGINT, TIMESTAMP, DataType, Schema
 from headrace.sql import plan_query
+from headrace.sql.functions_table import callable_names
 
 COLUMNS = Schema.of(
     (
@@ -24,6 +25,7 @@ COLUMNS = Schema.of(
         ("ts", TIMESTAMP),
     )
 )
+KNOWN = callable_names() | OPERATORS.keys()
 CATALOG = {"t": Source("t", COLUMNS, "ts")}
 ALIKE = (
     ("SELECT a FROM t WHERE a > 5", "SELECT b AS x FROM t WHERE b > 7"),
@@ -46,7 +48,11 @@ APART = (
 
 def shapes(text: str) -> list[object]:
     plan = plan_query(text, CATALOG).plan
-    return [shape_of(check._expressions(node)) for node in plan.walk() if check._expressions(node)]
+    return [
+        shape_of(check._expressions(node), KNOWN)
+        for node in plan.walk()
+        if check._expressions(node)
+    ]
 
 
 @pytest.mark.parametrize(("one", "other"), ALIKE)
@@ -62,12 +68,12 @@ def test_other_types_and_meanings_are_other_shapes(one: str, other: str) -> None
 
 def test_what_is_not_of_the_table_has_no_shape() -> None:
     own = Call("mine", (Column("a", BIGINT),), BIGINT)
-    assert shape_of([own]) is None
+    assert shape_of([own], KNOWN) is None
 
 
 def test_spark_is_asked_once_of_each_shape() -> None:
     """And again of what it has not agreed with."""
-    agreed, asked = AgreedShapes(), []
+    agreed, asked = AgreedShapes(callable_names()), []
 
     def analyzed(session: SparkSession, query: object) -> mock.Mock:
         asked.append(query)

@@ -16,6 +16,7 @@ from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.sinks import foreach
 from headrace.engine.sinks.foreach import ForeachBatchSink
 from headrace.errors import SinkError
+from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Written, run_alone
 from headrace.plan.nodes import OutputMode, Sink
 from tests.sql.catalog import BIDS
@@ -73,7 +74,7 @@ def write(one: ForeachBatchSink, epoch: int, root: str = "/checkpoint") -> int:
         executor=SimpleNamespace(is_few=lambda rows: True, gate=Gate()),
         checkpoint=SimpleNamespace(root=root),
     )
-    rows = Definition(table("rows"), one.sink.schema)
+    rows = OutputRows.of(Definition(table("rows"), one.sink.schema))
     return run_alone(Writer(), one.write(cast(RunningEpoch, running), rows))
 
 

@@ -8,8 +8,7 @@ one has no shape.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from functools import cache
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from headrace.plan.expressions import (
     COMPARISONS,
@@ -21,7 +20,6 @@ from headrace.plan.expressions import (
     Expr,
     Literal,
 )
-from headrace.sql.functions_table import callable_names
 
 #: Sums of these have a type of their own whatever the constants in them; those of decimals do not.
 _FIXED = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "boolean"})
@@ -31,28 +29,32 @@ _MOST = 100_000
 
 
 class AgreedShapes:
-    """The shapes of what stands together in an operator that Spark has agreed with."""
+    """The shapes of what stands together in an operator that Spark has agreed with.
 
-    def __init__(self) -> None:
+    ``functions`` are those that the table of functions knows.
+    """
+
+    def __init__(self, functions: Iterable[str] = ()) -> None:
+        self._functions = OPERATORS.keys() | functions
         self._shapes: set[Hashable] = set()
 
     def has(self, expressions: Sequence[Expr]) -> bool:
-        shape = shape_of(expressions)
+        shape = shape_of(expressions, self._functions)
         return shape is not None and shape in self._shapes
 
     def note(self, expressions: Sequence[Expr]) -> None:
         """Spark reads these as the plan does."""
-        shape = shape_of(expressions)
+        shape = shape_of(expressions, self._functions)
         if shape is not None and len(self._shapes) < _MOST:
             self._shapes.add(shape)
 
 
-def shape_of(expressions: Sequence[Expr]) -> Hashable | None:
+def shape_of(expressions: Sequence[Expr], functions: Collection[str]) -> Hashable | None:
     """Equal for expressions of which Spark says the same; None where that cannot be known."""
     places: dict[str, int] = {}
     shapes = []
     for expr in expressions:
-        if not all(_is_known(part) for part in expr.walk()):
+        if not all(_is_known(part, functions) for part in expr.walk()):
             return None
         shapes.append(_shape(expr, places, False))
     return tuple(shapes)
@@ -77,16 +79,11 @@ def _shape(expr: Expr, places: dict[str, int], any_value: bool) -> Hashable:
     return own, kind, *(_shape(child, places, free) for child in expr.children)
 
 
-def _is_known(expr: Expr) -> bool:
+def _is_known(expr: Expr, functions: Collection[str]) -> bool:
     match expr:
         case Call() | AggregateCall():
-            return expr.function in _known_functions()
+            return expr.function in functions
         case Column() | Literal() | Cast():
             return True
         case _:
             return False
-
-
-@cache
-def _known_functions() -> frozenset[str]:
-    return callable_names() | OPERATORS.keys()
