@@ -58,8 +58,7 @@ def row_flow(plan: Node, statistics: Statistics) -> dict[Node, Flow]:
     def visit(node: Node) -> Figure:
         if node not in flows:
             rates = [visit(child) for child in node.inputs]
-            observed = statistics.of_plan(node).rate
-            rows_out = observed if observed.known else _rows_out(node, rates, statistics)
+            rows_out = _rows_out(node, rates, statistics)
             rows_in = total(rates) if rates else rows_out
             flows[node] = Flow(rows_in, rows_out)
         return flows[node].rows_out
@@ -158,9 +157,6 @@ def _distinct_of_expressions(node: Node, exprs: Iterable[Expr], statistics: Stat
 
 def distinct_values(node: Node, names: list[str], statistics: Statistics) -> Figure:
     """How many different values these columns of a node take, traced down to what was observed."""
-    observed = statistics.of_plan(node).distinct_of(names)
-    if observed.known:
-        return observed
     match node:
         case Source():
             return statistics.of_stream(node.stream).distinct_of(names)

@@ -1,4 +1,4 @@
-"""What is known about streams and subplans, and how surely.
+"""What is known about streams, and how surely.
 
 Read ``figure`` (Exact, Estimated or Unknown), then ``catalog`` (the statistics of a stream, and how
 each epoch's observation updates them), ``load`` (what an epoch brings to a grouping), ``key_bits``

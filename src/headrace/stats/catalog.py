@@ -1,4 +1,4 @@
-"""Statistics of streams and subplans, updated by what each epoch observed.
+"""Statistics of streams, updated by what each epoch observed.
 
 Everything is a value: ``observe`` gives a new catalog and leaves the old one as it was, so a plan
 can be explained with the very figures it was chosen by.
@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.plan.json import plan_hash
-from headrace.plan.nodes import Node
 from headrace.stats.figure import UNKNOWN, Estimated, Exact, Figure, figure_from_json
 
 #: How much of the past stays after one epoch. Rates are a ratio of two sums that both fade, so a
@@ -140,13 +138,11 @@ NOTHING_KNOWN = StreamStatistics()
 
 @dataclass(frozen=True)
 class Statistics:
-    """The catalog: by stream name, and by the hash of a subplan."""
+    """The catalog, by stream name."""
 
     streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
-    subplans: Mapping[str, StreamStatistics] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """What is known of streams; subplans are observed again."""
         return {name: known.to_json() for name, known in self.streams.items()}
 
     @classmethod
@@ -156,19 +152,9 @@ class Statistics:
     def of_stream(self, name: str) -> StreamStatistics:
         return self.streams.get(name, NOTHING_KNOWN)
 
-    def of_plan(self, node: Node) -> StreamStatistics:
-        # Hashing walks the subplan; without observations there is nothing to find.
-        return self.subplans.get(plan_hash(node), NOTHING_KNOWN) if self.subplans else NOTHING_KNOWN
-
     def observe_stream(self, name: str, seen: Observation) -> Statistics:
         """A catalog that also knows what an epoch saw of a stream."""
         return replace(self, streams={**self.streams, name: self.of_stream(name).observe(seen)})
-
-    def observe_plan(self, node: Node, seen: Observation) -> Statistics:
-        """A catalog that also knows what came out of a subplan in an epoch."""
-        key = plan_hash(node)
-        known = self.subplans.get(key, NOTHING_KNOWN)
-        return replace(self, subplans={**self.subplans, key: known.observe(seen)})
 
 
 NO_STATISTICS = Statistics()
