@@ -50,6 +50,9 @@ class EngineLife:
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: The files of the tables' sets that this life has written.
     table_files: dict[str, list[str]] = field(default_factory=dict)
+    #: Outputs that were joined with tables, by the epoch in which this life began them: another
+    #: life may have known other tables.
+    outputs_with_tables: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

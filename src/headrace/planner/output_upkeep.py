@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace.cost.cost import Cost, unknown_cost
-from headrace.optimizer.early.describe import UNIT
+from headrace.optimizer.early.describe import UNIT, aggregate_text
 from headrace.optimizer.early.upkeep import ANEW, KEPT, why_joined_anew
 from headrace.plan.nodes import Aggregate, Node
 from headrace.planner.choices import Choices
@@ -129,6 +129,7 @@ class DescribedOutput:
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "aggregate": aggregate_text(self.node),
             "output": self.chosen,
             "costs": {way: self.cost(way).to_json() for way in (ANEW, KEPT)},
             "reason": self.reason,

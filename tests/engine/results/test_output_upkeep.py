@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from headrace.cost.early_aggregation import Tuning
@@ -34,12 +35,19 @@ from headrace.planner.policy import PlannerPolicy
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
 from tests.support.engine import EngineRun, run_engine, task_executor, tiny_executor
-from tests.support.in_process import in_process_session
+from tests.support.in_process import in_process_session, tasks_in_process
 from tests.support.oracle import run_epochs
 from tests.support.streams import Row
 from tests.support.tally import Tally
 
-FIELDS = [("k", BIGINT), ("v", BIGINT), ("x", DOUBLE), ("g", STRING), ("ts", TIMESTAMP)]
+FIELDS = [
+    ("k", BIGINT),
+    ("v", BIGINT),
+    ("x", DOUBLE),
+    ("g", STRING),
+    ("t", STRING),
+    ("ts", TIMESTAMP),
+]
 CATALOG: dict[str, Source | Table] = {name: Source(name, Schema.of(FIELDS), "ts") for name in "abc"}
 BEGIN = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)
 SECONDS = 10
@@ -53,6 +61,9 @@ QUERIES = (
     "trailing(c.ts, '15 seconds'), trailing(b.ts, '30 seconds')",
     "SELECT b.g, window, sum(a.v) AS s, avg(a.v) AS m FROM a JOIN b ON a.k = b.k AND a.v > b.v "
     "GROUP BY b.g, trailing(b.ts, '12 seconds'), landmark(a.ts)",
+    # A key that is cast: what is stored of both sides is never equal.
+    "SELECT b.g, window, count(*) AS n FROM a JOIN b ON a.t = CAST(b.k AS STRING) "
+    "GROUP BY b.g, trailing(b.ts, '12 seconds'), trailing(a.ts, '20 seconds')",
 )
 #: Windows of other kinds of each input: tumbling ones, and landmarks alone, which are updated.
 OF_OTHER_KINDS = (
@@ -97,7 +108,8 @@ def random_rows(chance: random.Random, epoch: int, count: int) -> list[Row]:
         key = chance.choice((None, 0, 0, 0, 0, 1, 2, 3))
         value = chance.choice((None, -3, 5, 8, 2**40, -(2**45), chance.randrange(10)))
         text = chance.choice(("x", "y", None))
-        rows.append({"k": key, "v": value, "x": 0.5, "g": text, "ts": at(second)})
+        row = {"k": key, "v": value, "x": 0.5, "g": text, "ts": at(second)}
+        rows.append({**row, "t": None if key is None else f"{key}"})
         if chance.random() < 0.1:
             rows.append(rows[-1])
     return rows
@@ -232,6 +244,7 @@ def steady(epochs: int, rows: int, keys: int, values: int) -> list[dict[str, lis
                     "v": n * step % values,
                     "x": 0.5,
                     "g": None,
+                    "t": None,
                     "ts": at(n * SECONDS / rows),
                 }
                 for n in numbers
@@ -372,7 +385,7 @@ def test_what_may_fail_is_computed_of_pairs_that_were(
     assert "may fail" in (why_joined_anew(shape_of(sql)) or "")
 
     def row(value: int, second: float) -> Row:
-        return {"k": 1, "v": value, "x": 0.0, "g": None, "ts": at(second)}
+        return {"k": 1, "v": value, "x": 0.0, "g": None, "t": None, "ts": at(second)}
 
     epochs = [
         {"a": [row(5, 0), row(6, 9)], "b": [row(2, 1), row(3, 9)]},
@@ -380,3 +393,41 @@ def test_what_may_fail_is_computed_of_pairs_that_were(
     ]
     plans = {"q": planned(optimized(sql), "none", KEPT)}
     run_steady(executors[0], plans, epochs, tmp_path)
+
+
+def test_an_output_of_tables_begins_anew_in_each_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table may be another one then, and with it what rows that leave were joined to."""
+    begun: list[int] = []
+    whole = WindowPairs.whole
+
+    def note_whole(
+        self: WindowPairs, epoch: Epoch, early: frozenset[int] | None = None
+    ) -> exp.Select | None:
+        begun.append(epoch.number)
+        return whole(self, epoch, early)
+
+    monkeypatch.setattr(WindowPairs, "whole", note_whole)
+    catalog = {**CATALOG, "items": Table("items", Schema.of([("k", BIGINT), ("label", STRING)]))}
+    sql = (
+        "SELECT i.label, window, count(*) AS n, sum(a.v) AS s FROM a JOIN b ON a.k = b.k "
+        "JOIN items i ON b.k = i.k "
+        "GROUP BY i.label, trailing(b.ts, '30 seconds'), trailing(a.ts, '20 seconds')"
+    )
+    plan = planned(optimize(plan_query(sql, catalog).plan).plan, "none", KEPT)
+    tables = {"items": [{"k": n % 2, "label": text} for n, text in enumerate(("p", "q", "p"))]}
+    epochs = steady(6, 8, 3, 5)
+    run = run_engine(
+        tiny_executor(tasks_in_process(spark), executor="buckets", **{"tasks.rows": "50000"}),
+        {"q": (plan, OutputMode.APPEND)},
+        catalog,
+        epochs,
+        tables,
+        tmp_path,
+        restart_after=frozenset({3}),
+        as_given=frozenset({"q"}),
+    )
+    for rows, wanted in zip(run.rows["q"], run_epochs(plan, epochs, tables), strict=True):
+        assert_same_rows(rows, wanted)
+    assert begun == [1, 5]

@@ -63,6 +63,11 @@ class SetColumns:
     def key_names(self) -> list[str]:
         return [f"__key{index}" for index in range(len(self.groups))]
 
+    def stored_key(self, name: str) -> str | None:
+        """The stored column of the grouping attribute of this name."""
+        names = [group for group, _ in self.groups]
+        return self.key_names[names.index(name)] if name in names else None
+
     def merged(self, rows: exp.Query, place: str | None, marked: bool) -> exp.Query:
         """The rows of each group as one."""
         sums: dict[str, Sql] = {}

@@ -107,6 +107,7 @@ class OutputSet(Store):
         if not goes_on:
             epoch.state.garbage += [(epoch.number, file.path) for file in arrangement.files]
             arrangement.replace(list(arrangement.files), [])
+            epoch.life.outputs_with_tables[self.name] = epoch.number
         if not wanted:
             return
         groups = self.pairs.changed(epoch) if goes_on else self.pairs.whole(epoch)
@@ -124,6 +125,10 @@ class OutputSet(Store):
     def _is_of_the_last(self, epoch: Epoch) -> bool:
         """Whether it holds what was in the windows when the epoch before ended."""
         files = epoch.state.arrangement(self.name).files
+        if self.pairs.has_tables:
+            begun = epoch.life.outputs_with_tables.get(self.name, epoch.number)
+            if any(file.epochs[0] < begun for file in files):
+                return False
         if any(file.epoch == epoch.number - 1 for file in files):
             return True
         # Nothing has moved since, where the watermark has not.

@@ -14,6 +14,7 @@ Paper: Early Aggregation, Section 6.1, Figure 5.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sqlglot import exp
@@ -26,7 +27,7 @@ from headrace.operators.panes.partial_rows import merge_groups
 from headrace.operators.sets.definition import SetJoin
 from headrace.operators.sets.table_set import TableSet
 from headrace.operators.sets.trailing_set import Near, TrailingSet
-from headrace.plan.expressions import AggregateCall, Column
+from headrace.plan.expressions import AggregateCall, Column, Expr
 from headrace.plan.nodes import Aggregate
 from headrace.plan.types import BIGINT, Field, Schema
 
@@ -53,6 +54,10 @@ class WindowPairs(Operator):
     @property
     def inputs(self) -> tuple[Operator, ...]:
         return self._sources
+
+    @property
+    def has_tables(self) -> bool:
+        return any(isinstance(store, TableSet) for store in self._sets)
 
     @property
     def partials(self) -> list[Partial]:
@@ -146,15 +151,18 @@ class WindowPairs(Operator):
 
     def _near(self, driver: int, index: int, moved: exp.Query) -> Near | None:
         """Leaves out groups of an input that meet nothing of what moved of another."""
-        ours, theirs = (dict(self.join.inputs[i].joined_by) for i in (index, driver))
-        common = sorted(ours.keys() & theirs.keys())
+        common = [
+            keys
+            for members in self.join.shape.graph.key_classes
+            if (keys := self._common_key(members, index, driver)) is not None
+        ]
         if not common:
             return None
-        keys = {f"__near{position}": column(theirs[position]) for position in common}
-        positions = [exp.Literal.number(i + 1) for i in range(len(keys))]
-        asked = select(moved.copy(), keys, (), positions)
+        names = {f"__near{at}": column(theirs) for at, (_, theirs) in enumerate(common)}
+        positions = [exp.Literal.number(at + 1) for at in range(len(names))]
+        asked = select(moved.copy(), names, (), positions)
         on = exp.and_(
-            *(column(ours[p]).eq(column(f"__near{p}")) for p in common),
+            *(column(ours).eq(column(f"__near{at}")) for at, (ours, _) in enumerate(common)),
             copy=False,
         )
 
@@ -166,6 +174,23 @@ class WindowPairs(Operator):
             )
 
         return near
+
+    def _common_key(
+        self, members: Iterable[tuple[int, Expr]], index: int, driver: int
+    ) -> tuple[str, str] | None:
+        """The stored columns of two inputs that are equal in all joined rows: as they are, since a
+        cast may make values equal that are not, and none of that is stored."""
+        found: list[Column] = []
+        for owner in (index, driver):
+            own = (key for at, key in members if at == owner and isinstance(key, Column))
+            found += list(own)[:1]
+        if len(found) < 2 or found[0].type != found[1].type:
+            return None
+        ours, theirs = (
+            self.join.inputs[owner].stored_key(key.name)
+            for owner, key in zip((index, driver), found, strict=True)
+        )
+        return None if ours is None or theirs is None else (ours, theirs)
 
     def delta(self, epoch: Epoch) -> Definition | None:
         raise AssertionError("joined rows of windows are read by the set that is made of them")
