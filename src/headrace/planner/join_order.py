@@ -193,7 +193,8 @@ class _Planner:
         steps = steps_of(self.graph, before, self.policy.disabled_join_rules)
         costs = join_cost(self.graph, load)
         stay, change = cost_of(before, costs), cost_of(planned.order, costs)
-        if isinstance(steps, InvalidOrder) or change <= stay * (1 - self.policy.least_gain):
+        enough = stay * (1 - self.policy.least_gain_of_orders)
+        if isinstance(steps, InvalidOrder) or change <= enough:
             return planned
         return JoinOrder(before, steps, stay)
 

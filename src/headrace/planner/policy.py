@@ -29,6 +29,8 @@ from headrace.planner.names import (
 
 #: The share of its cost that a plan must be expected to save to replace one that runs.
 LEAST_GAIN = 0.1
+#: The part of that which is enough for an order of joins or probes.
+ORDERS = 0.5
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,11 @@ class PlannerPolicy:
         if PROBE_ORDER in self.disabled or not policy.reorder_joins:
             policy = policy.with_fixed_probes()
         return policy
+
+    @property
+    def least_gain_of_orders(self) -> float:
+        """The same for orders: nothing has to be moved for another one, so less is enough."""
+        return self.least_gain * ORDERS
 
     @property
     def shares_filters(self) -> bool:

@@ -251,7 +251,7 @@ class ProbeOrders:
             if regret is not None and after == before:
                 after = written[driver]
             gain = self.gain(before, after)
-            enough = compared_by(policy) is None or gain >= policy.least_gain
+            enough = compared_by(policy) is None or gain >= policy.least_gain_of_orders
             if after != before and (enough or regret is not None):
                 switches.append(Switch(epoch, driver, before, after, gain, regret))
                 self.orders[driver] = after
