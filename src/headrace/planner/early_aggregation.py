@@ -30,7 +30,12 @@ from headrace.cost.early_aggregation import (
 )
 from headrace.cost.moving_output import upkeep_cost
 from headrace.cost.window_joins import JoinCost, JoinLoad
-from headrace.optimizer.early.describe import DescribedEarly, LateAggregate, aggregates_over_joins
+from headrace.optimizer.early.describe import (
+    DescribedEarly,
+    JoinedRows,
+    LateAggregate,
+    aggregates_over_joins,
+)
 from headrace.optimizer.early.shape import (
     AggregationJoin,
     Declined,
@@ -138,6 +143,10 @@ class ChoiceCosts:
         """With these rows of each input, all of them joined."""
         joined = self._joined(self._held(early, flows)) * self._match(early)
         return engine_cost(flows, early, joined, self.tuning)
+
+    def joined(self, early: frozenset[int]) -> float:
+        """Rows that come out of the join per millisecond, by numbers of keys alone."""
+        return self._joined(self._held(early, self.flows))
 
     def _match(self, early: frozenset[int]) -> float:
         return match_of(early, self.loads.matches, self.loads.skews)
@@ -470,12 +479,15 @@ class EarlyChoice:
     ) -> DescribedEarly:
         """By which plan the aggregate is computed, and what the others would cost."""
         loads = self.loads(statistics, stored_rows)
-        costs = None
+        costs, joined, chosen = None, None, self.chosen(choices)
         if loads is not None:
             tuning, model = self.policy.early_tuning, self.policy.early_cost_model
             ways = output_ways(self.shape, self.policy)
             costs = plan_costs(self.shape, loads, tuning, model, ways)
-        return DescribedEarly(self.shape, self.chosen(choices), self.forced is not None, costs)
+            rows = ChoiceCosts(self.shape, loads, tuning, EarlyModel.ENGINE).joined(chosen)
+            match = loads.matches.get(chosen)
+            joined = JoinedRows(rows, None if match is None else rows * match)
+        return DescribedEarly(self.shape, chosen, self.forced is not None, costs, joined)
 
     @property
     def text(self) -> str:

@@ -37,6 +37,29 @@ class LateAggregate:
 
 
 @dataclass(frozen=True)
+class JoinedRows:
+    """Rows that come out of a join per millisecond: by numbers of keys, and as they were seen."""
+
+    estimated: float
+    seen: float | None
+
+    @property
+    def text(self) -> str:
+        seen = "" if self.seen is None else f"; seen: {_hourly(self.seen)}"
+        return f"the join gives {_hourly(self.estimated)}{seen}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "estimated": _hourly(self.estimated).to_json(),
+            "seen": None if self.seen is None else _hourly(self.seen).to_json(),
+        }
+
+
+def _hourly(rows: float) -> Cost:
+    return Cost(Estimated(rows * 3_600_000), "rows per hour")
+
+
+@dataclass(frozen=True)
 class DescribedEarly:
     """An aggregate over sets: what is aggregated early, and what each choice would cost.
 
@@ -47,6 +70,7 @@ class DescribedEarly:
     chosen: frozenset[int]
     forced: bool
     costs: Mapping[frozenset[int], float] | None
+    joined: JoinedRows | None = None
 
     def name(self, choice: frozenset[int]) -> str:
         names = [self.shape.names[index] for index in sorted(choice)]
@@ -78,6 +102,7 @@ class DescribedEarly:
         else:
             why = f"{self.cost(self.chosen)}"
         lines.append(f"   aggregated early: {self.name(self.chosen)}, {why}")
+        lines += [] if self.joined is None else [f"   {self.joined.text}"]
         others = [choice for choice in self.plans if choice != self.chosen]
         if others:
             lines.append("   instead of")
@@ -96,6 +121,7 @@ class DescribedEarly:
             "aggregate": aggregate_text(self.shape.node),
             "inputs": list(self.shape.names),
             "early": self.name(self.chosen),
+            "joined": None if self.joined is None else self.joined.to_json(),
             "plans": [
                 {"early": self.name(choice), "cost": self.cost(choice).to_json()}
                 for choice in self.plans
