@@ -87,15 +87,17 @@ class AggregateForms:
 
     def _chosen(self, call: AggregateCall, branch: SelectBlock) -> int:
         """The number of what a row of the block must fulfil to be taken in."""
-        conditions = self._signer.conditions
-        where = self._filter(call, branch)
-        if not _is_calm(where) or not _is_calm(branch.normal):
-            return conditions.number(where)
         signer = self._signer
+        conditions = signer.conditions
+        where = self._filter(call, branch)
+        if not _is_calm(where) or not _is_calm(signer.normal(branch).predicate):
+            return conditions.number(where)
         settled = (
             p for part in _parts(where) for p in conditions.true_parts(signer.settled(part, branch))
         )
-        told = conditions.simplified(frozenset(_parts(signer.settle(branch).normal)))
+        told = conditions.simplified(
+            frozenset(_parts(signer.normal(signer.settle(branch)).predicate))
+        )
         beyond = [
             part
             for part in conditions.simplified(frozenset(settled))

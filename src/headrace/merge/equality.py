@@ -75,18 +75,18 @@ class Equality:
 
     def settle(self, branch: SelectBlock) -> SelectBlock:
         """A block, or one before it whose predicate is proved equal."""
-        place = branch.leaves, branch.where
+        place = branch.leaves, self.signer.normal(branch).where
         first = self._settled.get(place)
         if first is None:
             first = self._settled[place] = self._found(branch)
         return first
 
     def _found(self, branch: SelectBlock) -> SelectBlock:
-        parts = safe_parts(branch.normal)
+        parts = safe_parts(self._normal(branch))
         if self.signer.conditions.false in parts:
             # Nothing comes out, whatever else it says; that is not worth a proof.
             return branch
-        shape = branch.leaves, raising_parts(branch.normal)
+        shape = branch.leaves, raising_parts(self._normal(branch))
         alike = self._alike.setdefault(shape, _Alike())
         if not alike.undecided and not any(map(self._is_hard_part, parts)):
             alike.unsampled.append(branch)
@@ -95,20 +95,20 @@ class Equality:
         for other in alike.unsampled:
             self._file(other, alike)
         alike.unsampled.clear()
-        equal = self._proved(branch.normal, self._candidates(branch, alike))
+        equal = self._proved(self._normal(branch), self._candidates(branch, alike))
         if equal is not None:
             return self.settle(equal)
         self._file(branch, alike)
         return branch
 
     def _file(self, branch: SelectBlock, alike: _Alike) -> None:
-        groups = alike.by_answers.setdefault(self.fingerprints.of(branch.normal), {})
-        groups.setdefault(self._plain_parts(branch.normal), []).append(branch)
+        groups = alike.by_answers.setdefault(self.fingerprints.of(self._normal(branch)), {})
+        groups.setdefault(self._plain_parts(self._normal(branch)), []).append(branch)
 
     def _candidates(self, branch: SelectBlock, alike: _Alike) -> Iterator[SelectBlock]:
         """Those that give the same answers, first of all those that agree on what is plain."""
-        groups = alike.by_answers.get(self.fingerprints.of(branch.normal), {})
-        plain = self._plain_parts(branch.normal)
+        groups = alike.by_answers.get(self.fingerprints.of(self._normal(branch)), {})
+        plain = self._plain_parts(self._normal(branch))
         others = (group for known, group in groups.items() if known != plain)
         return chain(groups.get(plain, ()), chain.from_iterable(others))
 
@@ -121,12 +121,15 @@ class Equality:
         for other in islice(candidates, MOST_COMPARED):
             if proofs_tried == MOST_CANDIDATES:
                 return None
-            if self.witnesses.differ(predicate, other.normal):
+            if self.witnesses.differ(predicate, self._normal(other)):
                 continue
             proofs_tried += 1
-            if self.solver.equal(predicate, other.normal):
+            if self.solver.equal(predicate, self._normal(other)):
                 return other
         return None
+
+    def _normal(self, branch: SelectBlock) -> Predicate:
+        return self.signer.normal(branch).predicate
 
     def _plain_parts(self, predicate: Predicate) -> frozenset[int]:
         return frozenset(part for part in safe_parts(predicate) if not self._is_hard_part(part))

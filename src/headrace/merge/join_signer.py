@@ -15,7 +15,6 @@ Paper: Query Merging, Section 4.2.4.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.merge.conditions import Predicate, safe_parts
@@ -76,7 +75,7 @@ class JoinSigner:
         parts = [*safe_parts(ours.predicate), *safe_parts(theirs.predicate), *parts]
         predicate = self._conditions.both((), parts)
         leaves = tuple(sorted((*ours.leaves, *theirs.leaves)))
-        return self._signer.made(node.schema, [self._signer.branch(leaves, predicate, columns)])
+        return self._signer.made(node.schema, [SelectBlock(leaves, predicate, columns)])
 
     def _side(self, join: Join, node: Node, side: Signature, alias: str | None) -> SelectBlock:
         """An input of a join as one block; one that is not stands there as a leaf."""
@@ -84,7 +83,7 @@ class JoinSigner:
             return self._relation(side, alias)
         branch = side.branches[0]
         columns = {_qualified(name, alias): term for name, term in branch.columns.items()}
-        return replace(branch, columns=columns)
+        return SelectBlock(branch.leaves, branch.predicate, columns)
 
     def _relation(self, side: Signature, alias: str | None) -> SelectBlock:
         """An input of a join that is not looked into."""
@@ -133,7 +132,7 @@ class JoinSigner:
         renaming = Rebuilding(self._conditions, leaves=changes)
         predicate = renaming.predicate(theirs.predicate)
         columns = {name: renaming.rebuilt(term) for name, term in theirs.columns.items()}
-        return self._signer.branch(tuple(leaves), predicate, columns)
+        return SelectBlock(tuple(leaves), predicate, columns)
 
     def _equal(self, left: Expr, right: Expr, columns: dict[str, int]) -> list[int]:
         return self._conditions.true_parts(self._conditions.comparison("=", left, right, columns))

@@ -34,9 +34,12 @@ _MOST_ROUNDS = 8
 
 @dataclass(frozen=True)
 class NormalBlock:
-    """A block's predicate in the one spelling, and what becomes of its columns, in two steps."""
+    """A block's predicate in the one spelling, with its number, and what becomes of its columns:
+    ``labeled`` says which copy of a relation they are of, and then ``equated`` what stands for them
+    by the equations of the predicate."""
 
     predicate: Predicate
+    where: int
     labeled: Callable[[int], int]
     equated: Callable[[int], int]
 
@@ -47,7 +50,7 @@ class NormalBlocks:
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions
         self._terms = conditions.terms
-        self._solved: dict[frozenset[int], tuple[frozenset[int], Rebuilding] | None] = {}
+        self._equated_blocks: dict[Predicate, NormalBlock] = {}
 
     def block(
         self, leaves: tuple[int, ...], predicate: Predicate, columns: Mapping[str, int]
@@ -88,23 +91,26 @@ class NormalBlocks:
     def _labeled(self, labeling: Mapping[int, int], predicate: Predicate) -> NormalBlock:
         relabeled = Rebuilding(self._conditions, leaves=labeling)
         block = self._equated(relabeled.predicate(predicate))
-        return NormalBlock(block.predicate, relabeled.rebuilt, block.equated)
+        return NormalBlock(block.predicate, block.where, relabeled.rebuilt, block.equated)
 
     # Equations
 
     def _equated(self, predicate: Predicate) -> NormalBlock:
         """With what is equal to others, or to a constant, replaced by it."""
-        if len(predicate) != 1 or not isinstance(predicate[0], frozenset):
-            # One that raises would meet what stands for its columns.
-            return NormalBlock(predicate, _itself, _itself)
-        given = predicate[0]
-        if given not in self._solved:
-            self._solved[given] = self._solution(given)
-        solved = self._solved[given]
-        if solved is None:
-            return NormalBlock(predicate, _itself, _itself)
-        parts, rebuilding = solved
-        return NormalBlock((parts,), _itself, rebuilding.rebuilt)
+        block = self._equated_blocks.get(predicate)
+        if block is None:
+            block = self._equated_blocks[predicate] = self._solved(predicate)
+        return block
+
+    def _solved(self, predicate: Predicate) -> NormalBlock:
+        number = self._conditions.number
+        # One that raises would meet what stands for its columns.
+        only = predicate[0] if len(predicate) == 1 else None
+        solution = self._solution(only) if isinstance(only, frozenset) else None
+        if solution is None:
+            return NormalBlock(predicate, number(predicate), as_it_is, as_it_is)
+        parts, rebuilding = solution
+        return NormalBlock((parts,), number((parts,)), as_it_is, rebuilding.rebuilt)
 
     def _solution(self, given: frozenset[int]) -> tuple[frozenset[int], Rebuilding] | None:
         """The conjunction over one column of each class of equal ones; None if there are none."""
@@ -221,5 +227,6 @@ def _uncounted(ticks: int, kind: DataType) -> LiteralValue:
         return None
 
 
-def _itself(term: int) -> int:
+def as_it_is(term: int) -> int:
+    """What becomes of columns that nothing stands for."""
     return term

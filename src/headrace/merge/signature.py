@@ -16,29 +16,21 @@ Paper: Query Merging, Section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.merge.conditions import Predicate
+from headrace.merge.normal_blocks import NormalBlock
 from headrace.plan.types import Schema
 
 
 @dataclass(slots=True)
 class SelectBlock:
-    """A select-project-join block, as it is built on.
-
-    ``normal`` is its predicate in the one spelling of the whole block, and ``where`` the number of
-    that. Of the columns, ``labeled`` says which copy of a relation they are of, and then
-    ``equated`` what stands for them by the equations of the predicate.
-    """
+    """A select-project-join block, as it is built on; ``Signer.normal`` spells it as a whole."""
 
     leaves: tuple[int, ...]
     predicate: Predicate
     columns: dict[str, int]
-    normal: Predicate
-    where: int
-    labeled: Callable[[int], int]
-    equated: Callable[[int], int]
+    known_normal: NormalBlock | None = None
 
 
 @dataclass(slots=True)

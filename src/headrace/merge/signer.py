@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.merge.aggregate_forms import AggregateForms, average_of, independent_keys
-from headrace.merge.conditions import Conditions, Predicate
+from headrace.merge.conditions import Conditions
 from headrace.merge.join_signer import JoinSigner
-from headrace.merge.normal_blocks import NormalBlocks
+from headrace.merge.normal_blocks import NormalBlock, NormalBlocks, as_it_is
 from headrace.merge.rebuilding import Rebuilding
 from headrace.merge.signature import SelectBlock, Signature
 from headrace.merge.terms import Terms
@@ -97,7 +97,7 @@ class Signer:
         if signature.known_core is None:
             only = signature.branches[0]
             signature.known_core = self.terms.intern(
-                ("block", only.leaves, self.settle(only).where)
+                ("block", only.leaves, self.normal(self.settle(only)).where)
             )
         return signature.known_core
 
@@ -109,7 +109,7 @@ class Signer:
         order = sorted(
             # To put branches in one order; what their columns are called is no matter.
             (
-                *(b.leaves, self.settle(b).where),
+                *(b.leaves, self.normal(self.settle(b)).where),
                 *(tuple(sorted(shown[n][name] for name in schema.names)), n),
             )
             for n, b in enumerate(branches)
@@ -128,25 +128,32 @@ class Signer:
         return signature.known_columns
 
     def _shown(self, branch: SelectBlock) -> dict[str, int]:
-        return {name: self.settled(term, branch) for name, term in branch.columns.items()}
+        labeled = self.normal(branch).labeled
+        equated = self.normal(self.settle(branch)).equated
+        if labeled is as_it_is and equated is as_it_is:
+            return branch.columns
+        return {name: equated(labeled(term)) for name, term in branch.columns.items()}
 
     def settled(self, term: int, branch: SelectBlock) -> int:
-        """A term over a block's columns as it stands for all blocks of equal rows."""
-        # By the equations of the one that came first: proofs find some that no spelling shows.
-        return self.settle(branch).equated(branch.labeled(term))
+        """A term over a block's columns as it stands for all blocks of equal rows.
 
-    def branch(
-        self, leaves: tuple[int, ...], predicate: Predicate, columns: dict[str, int]
-    ) -> SelectBlock:
-        """A block with its spelling as a whole."""
-        normal = self._blocks.block(leaves, predicate, columns)
-        where = self.conditions.number(normal.predicate)
-        labeled, equated = normal.labeled, normal.equated
-        return SelectBlock(leaves, predicate, columns, normal.predicate, where, labeled, equated)
+        That is by the equations of the one that came first: proofs find some that no spelling
+        shows.
+        """
+        first = self.normal(self.settle(branch))
+        return first.equated(self.normal(branch).labeled(term))
+
+    def normal(self, branch: SelectBlock) -> NormalBlock:
+        """The one spelling of a block; nobody may ask."""
+        if branch.known_normal is None:
+            branch.known_normal = self._blocks.block(
+                branch.leaves, branch.predicate, branch.columns
+            )
+        return branch.known_normal
 
     def leaf(self, schema: Schema, leaf: int, columns: dict[str, int]) -> Signature:
         """All rows of a relation that is not looked into."""
-        return self.made(schema, [self.branch((leaf,), (), columns)])
+        return self.made(schema, [SelectBlock((leaf,), (), columns)])
 
     def _of_leaf(self, node: Node, leaf: int) -> Signature:
         columns = {
@@ -160,13 +167,13 @@ class Signer:
         branches = []
         for branch in below.branches:
             predicate = self.conditions.where(branch.predicate, node.predicate, branch.columns)
-            branches.append(self.branch(branch.leaves, predicate, branch.columns))
+            branches.append(SelectBlock(branch.leaves, predicate, branch.columns))
         return self.made(node.schema, branches)
 
     def _projected(self, node: Project, below: Signature) -> Signature:
         terms = self.terms
         branches = [
-            self.branch(
+            SelectBlock(
                 branch.leaves,
                 branch.predicate,
                 {
@@ -189,7 +196,7 @@ class Signer:
                     ours: branch.columns[theirs]
                     for ours, theirs in zip(names, below.schema.names, strict=True)
                 }
-                branches.append(self.branch(branch.leaves, branch.predicate, columns))
+                branches.append(SelectBlock(branch.leaves, branch.predicate, columns))
         return self.made(node.schema, branches)
 
     # Aggregates
