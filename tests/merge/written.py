@@ -152,7 +152,13 @@ def run_beside(*queries: str) -> list[Node]:
 
 
 def are_one(one: str, other: str) -> bool:
-    """Whether the two are one computation: but for names and the order of columns."""
+    """Whether the two are one computation: but for names and the order of columns.
+
+    They mean the same, and what they run is the same, below the projections that rename.
+    """
+    merger = by_meaning()
+    if merger.root(planned(one)) != merger.root(planned(other)):
+        return False
     first, second = map(_computation, run_beside(one, other))
     return first == second
 
