@@ -166,10 +166,7 @@ def test_what_cannot_fail_is_left_alone() -> None:
     ("sql", "reason"),
     [
         ("SELECT count(*) FROM s1 GROUP BY window(ts, '1 minute')", "no join"),
-        (f"SELECT count(DISTINCT s1.a) FROM {PAIR} GROUP BY {OVER}", "different values"),
         (f"SELECT median(s1.a) FROM {PAIR} GROUP BY {OVER}", "joined rows themselves"),
-        (f"SELECT stddev(s1.a) FROM {PAIR} GROUP BY {OVER}", "joined rows themselves"),
-        (f"SELECT sum(s1.a * s2.a) FROM {PAIR} GROUP BY {OVER}", "several inputs"),
         (
             f"SELECT count(*) FROM {PAIR.replace('JOIN', 'LEFT JOIN')} GROUP BY {OVER}",
             "outer join",
@@ -203,23 +200,72 @@ def test_what_declines_says_why(sql: str, reason: str) -> None:
 def test_windows_of_each_input_need_no_early_aggregation() -> None:
     """There is no other way to compute these, so all of their inputs may decline."""
     shape = shape_of(
-        "SELECT sum(s1.a * s2.a) FROM s1 JOIN s2 ON s1.j = s2.j "
+        "SELECT count(*) FROM s1 JOIN s2 ON s1.j = s2.g "
         "GROUP BY trailing(s1.ts, '1 minute'), landmark(s2.ts)"
     )
     assert not shape.eligible
 
 
-def test_one_input_may_decline_while_others_do_not() -> None:
+def test_an_input_that_declines_cannot_be_forced() -> None:
     shape = shape_of(
-        f"SELECT sum(s1.a + s2.a), count(*) FROM {PAIR} "
-        f"JOIN s3 ON s1.j = s3.j AND {W.format('s1')} = {W.format('s3')} GROUP BY {OVER}"
+        "SELECT count(*) FROM now JOIN s2 ON now.j = s2.j AND s2.ts BETWEEN "
+        "now.processing_time - INTERVAL 5 SECONDS AND now.processing_time "
+        "GROUP BY window(now.processing_time, '10 seconds')"
     )
-    assert shape.eligible == {2}
-    assert all("several inputs" in reason for reason in shape.declined.values())
-    forced = aggregation_join(replace(shape.node, early="s1"))
+    forced = aggregation_join(replace(shape.node, early="s2"))
     assert isinstance(forced, AggregationJoin)
-    with pytest.raises(PlanError, match="s1 cannot be aggregated early"):
+    with pytest.raises(PlanError, match="s2 cannot be aggregated early"):
         forced_inputs(forced)
+
+
+# --- aggregates over several inputs, and of different values -------------------------------------
+
+
+def factors_of(sql: str) -> list[list[str]]:
+    return [[str(call) for _, _, call in s.factors] for s in early_sets(shape_of(sql)).inputs]
+
+
+def test_a_product_of_doubles_is_made_of_sums_and_extremes() -> None:
+    sql = f"SELECT sum(s1.d * s2.d) FROM {PAIR} GROUP BY {OVER}"
+    assert sets_of(sql) == [(["j"], [], False), (["j"], [], False)]
+    assert factors_of(sql) == [["sum(d)", "min(d)", "max(d)"]] * 2
+
+
+def test_a_sum_of_doubles_needs_counts_of_values_and_no_extremes() -> None:
+    sql = f"SELECT sum(s1.d - s2.d + 1) FROM {PAIR} GROUP BY {OVER}"
+    one, other = factors_of(sql)
+    assert one == ["sum(d + CAST(1 AS double))", "count(d + CAST(1 AS double))"]
+    assert other == ["sum(-d)", "count(-d)"]
+
+
+def test_a_covariance_of_two_sides_is_made_of_spreads() -> None:
+    sql = f"SELECT corr(s1.d, s2.a) FROM {PAIR} GROUP BY {OVER}"
+    assert factors_of(sql) == [["var_pop(d)"], ["var_pop(CAST(a AS double))"]]
+
+
+def test_an_input_without_a_factor_is_counted() -> None:
+    three = f"{PAIR} JOIN s3 ON s1.j = s3.j AND {W.format('s1')} = {W.format('s3')}"
+    sets = sets_of(f"SELECT sum(s1.d * s2.d) FROM {three} GROUP BY {OVER}")
+    assert [counts for _, _, counts in sets] == [False, False, True]
+
+
+def test_what_has_no_factors_tells_rows_apart() -> None:
+    sql = f"SELECT min(s1.a - s2.a), sum(s1.d * s2.d - s1.d) FROM {PAIR} GROUP BY {OVER}"
+    assert factors_of(sql) == [[], []]
+    assert sets_of(sql) == [(["a", "d", "j"], [], True)] * 2
+
+
+def test_different_values_are_grouped_by() -> None:
+    shape = shape_of(
+        f"SELECT s1.g, count(DISTINCT s2.a), sum(DISTINCT s2.a + 1), count(DISTINCT s1.g) "
+        f"FROM {PAIR} GROUP BY s1.g, {OVER}"
+    )
+    assert [str(key.expr) for key in shape.keys] == ["s1.g", "s2.a", "s2.a + 1"]
+    assert [str(named.expr) for named in shape.different] == [
+        "count(DISTINCT __key1)",
+        "sum(DISTINCT __key2)",
+        "count(DISTINCT __key0)",
+    ]
 
 
 def test_an_interval_is_exact_where_rows_share_their_instants() -> None:

@@ -114,6 +114,8 @@ _AGGREGATES = {
     "bool_or": "bool_or",
     "count": "count",
     "count_if": "count",
+    "covar_pop": "covar_pop",
+    "covar_samp": "covar_samp",
     "every": "bool_and",
     "max": "max",
     "mean": "avg",

@@ -54,7 +54,6 @@ WEIGHTS: Mapping[str, float] = {
     "moving_join": 1,
 }
 _LENGTHS = (2, 5, 10, 20, 30)
-SET_AGGREGATES = ("count", "count_if", "sum", "avg", "min", "max", "bool_and", "bool_or")
 
 
 @dataclass(frozen=True)
@@ -506,9 +505,8 @@ class _Writer:
         for scope in scopes:
             if not calls or self.chance.random() < 0.6:
                 calls.append(plain_aggregate(self.chance, scope))
-        if form == "inputs":
-            # Windows of inputs come from sets, which not every aggregate can.
-            calls = [call for call in calls if call.split("(")[0] in SET_AGGREGATES] or ["count(*)"]
+        if self.maybe(0.3, "two sides"):
+            calls.append(two_sided(self.chance, scopes))
         self.features.update("aggregate:" + call.split("(")[0] for call in calls)
         columns = [f"{key} AS g{i}" for i, key in enumerate(keys)]
         columns += [] if form == "landmark" else ["window"]
@@ -551,8 +549,10 @@ class _Writer:
         for scope in scopes:
             if not calls or self.chance.random() < 0.6:
                 calls.append(plain_aggregate(self.chance, scope))
-        if self.maybe(0.1, "two sides"):
+        if self.maybe(0.1, "any of several sides"):
             calls.append(aggregate(self.chance, sum_of(scopes), holistic=False)[0])
+        if self.maybe(0.3, "two sides"):
+            calls.append(two_sided(self.chance, scopes))
         self.features.update("aggregate:" + call.split("(")[0] for call in calls)
         columns += ["window", *(f"{call} AS v{i}" for i, call in enumerate(calls))]
         having = f" HAVING {calls[0]} IS NOT NULL" if self.maybe(0.2, "having") else ""
@@ -566,11 +566,43 @@ def plain_aggregate(chance: random.Random, scope: Scope) -> str:
         return aggregate(chance, scope, holistic=False)[0]
     numbers = [*scope.of_type("bigint"), *scope.of_type("int"), *scope.of_type("double")]
     texts = scope.of_type("string")
-    function = chance.choice(("count", "sum", "sum", "avg", "min", "max"))
+    function = chance.choice(("count", "sum", "sum", "avg", "min", "max", "stddev"))
     column = chance.choice([*numbers, *texts] if function in ("count", "min", "max") else numbers)
-    call = f"{function}({column})"
+    if function == "stddev":
+        column = chance.choice([*steady_numbers(scope)])
+    different = "DISTINCT " if function in ("count", "sum") and chance.random() < 0.25 else ""
+    call = f"{function}({different}{column})"
     if chance.random() < 0.15:
         call += f" FILTER (WHERE {chance.choice(numbers)} > {chance.randrange(10)})"
+    return call
+
+
+def steady_numbers(scope: Scope) -> list[str]:
+    """Columns of numbers that are finite."""
+    return [*scope.of_type("bigint"), *scope.of_type("int"), *scope.steady_doubles]
+
+
+def two_sided(chance: random.Random, scopes: list[Scope]) -> str:
+    """An aggregate over columns of two inputs, or of three."""
+    spread = chance.random() < 0.3
+    operands = []
+    for scope in chance.sample(scopes, min(len(scopes), chance.choice((2, 2, 2, 3)))):
+        infinite = [] if spread else scope.of_type("double")
+        column = chance.choice([*steady_numbers(scope), *infinite])
+        operands.append(f"nullif({column}, 1)" if chance.random() < 0.2 else column)
+    if spread and chance.random() < 0.4:
+        call = f"covar_pop({operands[0]}, {operands[1]})"
+    elif spread:
+        joined = f" {chance.choice('*+-')} ".join(operands)
+        call = f"{chance.choice(('stddev', 'var_pop'))}({joined})"
+    else:
+        if chance.random() < 0.4:
+            operands = [f"CAST({operand} AS DOUBLE)" for operand in operands]
+        joined = f" {chance.choice('**+-')} ".join(operands)
+        call = f"{chance.choice(('sum', 'sum', 'sum', 'avg', 'count', 'max'))}({joined})"
+    if chance.random() < 0.2:
+        column = chance.choice([n for scope in scopes for n in scope.of_type("bigint", "int")])
+        call += f" FILTER (WHERE {column} > {chance.randrange(10)})"
     return call
 
 

@@ -10,7 +10,7 @@ from headrace.compiler.physical_plan import distinct_stores
 from headrace.definitions.definition import column
 from headrace.definitions.exact_partials import decompose_exactly
 from headrace.definitions.lateness import Lateness
-from headrace.definitions.partials import decompose, decompose_all
+from headrace.definitions.partials import Decomposed, decompose
 from headrace.errors import QueryError
 from headrace.operators.base import Operator
 from headrace.operators.panes.pane_aggregate import PaneAggregate
@@ -32,7 +32,7 @@ from headrace.optimizer.early.shape import (
     aggregation_join,
     forced_inputs,
 )
-from headrace.plan.expressions import Column, Expr
+from headrace.plan.expressions import AggregateCall, Column, Expr
 from headrace.plan.nodes import Aggregate
 from headrace.plan.times import graph_lag
 from headrace.plan.types import TIMESTAMP
@@ -162,7 +162,14 @@ class _SetCompiler:
         store.partials |= {p.name: replace(p, update=p.merge(column(p.name))) for p in partials}
         store.retentions.append(Retention(self._streams, None))
         operator = PaneAggregate(
-            self._node, store, dict(join.aggregates), self._streams, 0, self._all.mode, None
+            self._node,
+            store,
+            dict(join.aggregates),
+            self._streams,
+            0,
+            self._all.mode,
+            None,
+            join.different,
         )
         operator.stores = (store,)
         return operator
@@ -171,9 +178,14 @@ class _SetCompiler:
         """The join of the aggregate's sets, and their stores."""
         shape = self._shape
         sets = early_sets(shape)
-        moves = shape.input_windows is not None
-        parts = decompose_all(shape.aggregates, decompose_exactly if moves else decompose)
-        assert parts is not None
+        parts: dict[str, Decomposed] = {}
+        for position, named in enumerate(shape.aggregates):
+            assert isinstance(named.expr, AggregateCall)
+            # What is put together from factors is not taken off again.
+            exact = shape.input_windows is not None and position not in sets.factored
+            own = (decompose_exactly if exact else decompose)(named.expr)
+            assert own is not None
+            parts[named.name] = own
         stores: list[AnySet] = []
         inputs: list[SetColumns] = []
         for index, early in enumerate(sets.inputs):

@@ -2,7 +2,7 @@
 
 What joined rows of sets amount to in the output: a row of one set stands for as many pairs as the
 other sets' rows have rows. Sums and counts are multiplied by that number, extremes are what they
-are. An average is a sum and a count.
+are. An average is a sum and a count; moments are of so many times as many values.
 
 Paper: Early Aggregation, Section 4, Definition 5.
 """
@@ -14,9 +14,10 @@ from functools import reduce
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Sql, column
+from headrace.definitions.definition import Sql, column, number
+from headrace.definitions.moments import times
 from headrace.definitions.partials import Partial, state_of_row
-from headrace.optimizer.early.shape import SCALED
+from headrace.optimizer.early.aggregates import SCALED
 from headrace.plan.types import BIGINT, DataType
 from headrace.sql.render import data_type
 
@@ -46,11 +47,19 @@ def coalesced_where_sound(
 
 def _of_all(partial: Partial, value: Sql, counts: Sequence[str]) -> Sql:
     """The partial aggregate of all the rows that a joined row stands for."""
-    assert partial.call is not None
-    if partial.call.function not in SCALED or not counts:
+    if not counts:
         return value
     factors: list[Sql] = [column(name) for name in counts]
     product = reduce(lambda a, b: exp.Mul(this=a, expression=b), factors)
+    if partial.call is None:
+        # Moments count; the value at an extreme place does not.
+        return value if partial.idempotent else times(value, partial.type, product)
+    if partial.call.function == "bit_xor":
+        # Two that are alike are none.
+        odd = exp.Mod(this=exp.paren(product), expression=number(2))
+        return _times(value, exp.paren(odd), partial.type)
+    if partial.call.function not in SCALED:
+        return value
     return _times(value, product, partial.type)
 
 

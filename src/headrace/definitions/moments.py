@@ -82,6 +82,86 @@ def state_of_pairs(over: Over) -> Sql:
     )
 
 
+def values_of_row(value: Sql) -> Sql:
+    return _struct(n=_there(value), mean=_or_zero(value), m2=_none_of(value))
+
+
+def shape_of_row(value: Sql) -> Sql:
+    none = _none_of(value)
+    return _struct(n=_there(value), mean=_or_zero(value), m2=none, m3=none.copy(), m4=none.copy())
+
+
+def pair_of_row(x: Sql, y: Sql) -> Sql:
+    """Of a pair; both sides are NULL where one is."""
+    none = [_none_of(side) for side in (x, y)]
+    both = exp.paren(none[0].copy() + none[1].copy())
+    return _struct(n=_there(x), x=_or_zero(x), y=_or_zero(y), c=both, xx=none[0], yy=none[1])
+
+
+def _there(value: Sql) -> Sql:
+    missing = exp.Is(this=exp.paren(value.copy()), expression=exp.Null())
+    return exp.Case(ifs=[exp.If(this=missing, true=number(0))], default=number(1))
+
+
+def _none_of(value: Sql) -> Sql:
+    """The spread of a single value: 0, and none that is a number where it is infinite."""
+    return _or_zero(exp.Sub(this=exp.paren(value.copy()), expression=exp.paren(value.copy())))
+
+
+# --- of rows that are there many times, and of all pairs of rows --------------------------------
+
+
+def times(state: Sql, kind: DataType, count: Sql) -> Sql:
+    """The state of so many times the same rows."""
+    means = {VALUES: ("mean",), SHAPES: ("mean",), PAIRS: ("x", "y")}[kind]
+    parts = {
+        field.name: part if field.name in means else exp.Mul(this=part, expression=exp.paren(count))
+        for field in kind.fields()
+        for part in (_part(state, field.name),)
+    }
+    return _struct(**parts)
+
+
+def sum_of_each(left: Sql, right: Sql, negative: bool) -> Sql:
+    """The state of the sums, or the differences, of all values of one with all of another."""
+    mean_of = exp.Sub if negative else exp.Add
+    return _struct(
+        n=_part(left, "n") * _part(right, "n"),
+        mean=mean_of(this=_part(left, "mean"), expression=_part(right, "mean")),
+        m2=_part(left, "m2") * _part(right, "n") + _part(right, "m2") * _part(left, "n"),
+    )
+
+
+def product_of_each(left: Sql, right: Sql) -> Sql:
+    """The state of the products of all values of one with all of another."""
+    spreads: Sql = _part(left, "m2") * _part(right, "m2")
+    for one, other in ((left, right), (right, left)):
+        mean = _part(one, "mean")
+        spreads += _part(other, "m2") * _part(one, "n") * mean * mean.copy()
+    return _struct(
+        n=_part(left, "n") * _part(right, "n"),
+        mean=_part(left, "mean") * _part(right, "mean"),
+        m2=spreads,
+    )
+
+
+def pairs_of_each(left: Sql, right: Sql) -> Sql:
+    """The state of all pairs of a value of one and a value of another, which do not depend on each
+    other."""
+    return _struct(
+        n=_part(left, "n") * _part(right, "n"),
+        x=_part(left, "mean"),
+        y=_part(right, "mean"),
+        c=exp.Cast(this=exp.Literal.number(0), to=data_type(DOUBLE)),
+        xx=_part(left, "m2") * _part(right, "n"),
+        yy=_part(right, "m2") * _part(left, "n"),
+    )
+
+
+def _part(state: Sql, name: str) -> Sql:
+    return exp.Dot(this=state.copy(), expression=exp.to_identifier(name))
+
+
 # --- merged --------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,8 @@
 
 Count, sum, average, minimum, maximum, variance, correlation and their kin can be computed from
 partial states of disjoint sets of rows (the paper on factor windows calls them distributive and
-algebraic; ``moments`` has those of variances and of what goes beyond). Every other aggregate is
-*holistic* and needs the rows themselves.
+algebraic; ``moments`` has those of variances and of what goes beyond, ``sketches`` that of an
+approximate count). Every other aggregate is *holistic* and needs the rows themselves.
 
 A partial column is named by a hash of what it computes, so that ``AVG(x)`` and ``SUM(x)``, of one
 query or of two, share one stored sum.
@@ -34,10 +34,22 @@ from headrace.definitions.moments import (
     merged_pairs,
     merged_shapes,
     merged_values,
+    pair_of_row,
+    shape_of_row,
     state_of_pairs,
     state_of_shape,
     state_of_values,
+    values_of_row,
 )
+from headrace.definitions.sketches import (
+    CELLS,
+    cells_of_row,
+    different_values,
+    merged_cells,
+    register_bits,
+    state_of_cells,
+)
+from headrace.definitions.sketches import NAME as SKETCHED
 from headrace.optimizer.safety import argument_can_raise, can_raise
 from headrace.plan.coverage import Coverage
 from headrace.plan.expressions import AggregateCall, Call, Cast, Expr, Literal, Named, conjunction
@@ -71,6 +83,8 @@ class Partial:
     call: AggregateCall | None = None
     #: Whether a row might stop the query on its way into it.
     raises: bool = False
+    #: The state of a single row, of one that has no call.
+    row: Sql | None = None
 
     @property
     def field(self) -> Field:
@@ -143,12 +157,17 @@ def decompose(aggregate: AggregateCall) -> Decomposed | None:
         return _pairs(aggregate)
     if name in ("min_by", "max_by"):
         return _extreme_by(aggregate)
+    if name == SKETCHED:
+        return _sketch(aggregate)
     return None
 
 
 def of_rows(aggregate: Expr) -> Sql:
     """An aggregate of rows that are all at hand."""
     assert isinstance(aggregate, AggregateCall)
+    if aggregate.function == SKETCHED:
+        # What is promised of it holds however it is computed.
+        return different_values(state_of_cells(aggregate), register_bits(aggregate))
     if not _is_wide(aggregate) or aggregate.distinct:
         return to_sqlglot(lazily_filtered(aggregate))
     parts = _wide_sum(aggregate)
@@ -188,6 +207,8 @@ def update_where(partial: Partial, condition: Expr) -> Sql:
 
 def state_of_row(partial: Partial) -> Sql:
     """The partial state of a single row."""
+    if partial.row is not None:
+        return partial.row.copy()
     call_of_rows = partial.call
     assert call_of_rows is not None
     arguments, condition = call_of_rows.arguments, call_of_rows.filter
@@ -295,7 +316,15 @@ def _moments(aggregate: AggregateCall) -> Decomposed:
 
     update = state_of_shape(over) if shaped else state_of_values(over)
     merge = merged_shapes if shaped else merged_values
-    partial = Partial(_column_name(state), kind, update, merge, raises=argument_can_raise(state))
+    row = shape_of_row if shaped else values_of_row
+    partial = Partial(
+        _column_name(state),
+        kind,
+        update,
+        merge,
+        raises=argument_can_raise(state),
+        row=row(to_sqlglot(_where(aggregate.filter, value))),
+    )
     finish = finished_shape if shaped else finished_values
     return Decomposed((partial,), finish(aggregate.function, partial.name))
 
@@ -324,8 +353,30 @@ def _pairs(aggregate: AggregateCall) -> Decomposed:
         state_of_pairs(over),
         merged_pairs,
         raises=argument_can_raise(state),
+        row=pair_of_row(*(to_sqlglot(_where(aggregate.filter, side(name))) for name in "xy")),
     )
     return Decomposed((partial,), finished_pairs(aggregate.function, partial.name))
+
+
+def _sketch(aggregate: AggregateCall) -> Decomposed:
+    """A sketch of the different values there are, of constant size."""
+    bits, value = register_bits(aggregate), aggregate.arguments[0]
+    sized = Literal(bits, INT)
+    state = AggregateCall("cells", (value, sized), CELLS, False, aggregate.filter)
+    partial = Partial(
+        _column_name(state),
+        CELLS,
+        state_of_cells(aggregate),
+        merged_cells,
+        idempotent=True,
+        raises=any(map(can_raise, aggregate.children)),
+        row=cells_of_row(aggregate),
+    )
+    return Decomposed((partial,), different_values(column(partial.name), bits))
+
+
+def _where(condition: Expr | None, value: Expr) -> Expr:
+    return value if condition is None else Call("case", (condition, value), value.type)
 
 
 def _extreme_by(aggregate: AggregateCall) -> Decomposed:
@@ -357,6 +408,7 @@ def _extreme_by(aggregate: AggregateCall) -> Decomposed:
         merge,
         idempotent=True,
         raises=argument_can_raise(state),
+        row=of(*(to_sqlglot(_where(aggregate.filter, part)) for part in (value, order))),
     )
     chosen = exp.Dot(this=column(partial.name), expression=exp.to_identifier("value"))
     return Decomposed((partial,), chosen)

@@ -57,6 +57,7 @@ _DIVISIONS = frozenset({"/", "%", "div", "pmod"})
 #: Aggregates that take values as they are.
 _OF_ANYTHING = frozenset(
     {"count", "count_if", "min", "max", "bool_or", "bool_and", "any", "every", "some"}
+    | {"min_by", "max_by", "approx_count_distinct", "collect_set"}
 )
 _UP_TO_INT = frozenset({"tinyint", "smallint", "int", "void"})
 _WIDER = ("tinyint", "smallint", "int", "bigint", "float", "double")

@@ -260,6 +260,7 @@ AGGREGATE_SYNONYMS = {
 #: Aggregates for which DISTINCT changes nothing.
 DISTINCT_CHANGES_NOTHING = frozenset(
     {"min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "collect_set"}
+    | {"approx_count_distinct"}
 )
 
 #: Aggregates whose answer depends on the order of rows, and what says the order.

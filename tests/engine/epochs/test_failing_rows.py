@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import add, mul, sub
 from pathlib import Path
 from typing import Any
 
@@ -130,25 +131,80 @@ class Aggregated:
     @property
     def sql(self) -> str:
         condition = f" FILTER (WHERE {self.of}.n > 1)" if self.filtered else ""
-        return f"{self.function}({self.expression.format(x=self.of)}){condition}"
+        argument = self.expression.format(x=self.of)
+        if self.function == "count_different":
+            return f"count(DISTINCT {argument}){condition}"
+        return f"{self.function}({argument}){condition}"
 
     def value(self, pairs: Sequence[Pair]) -> Any:
         rows = [pair[self.of] for pair in pairs]
         values = [EXPRESSIONS[self.expression](r) for r in rows if not self.filtered or r["n"] > 1]
-        known = [value for value in values if value is not None]
-        if self.function == "count":
-            return len(known)
-        if not known:
+        return total(self.function, values)
+
+
+def total(function: str, values: Sequence[Any]) -> Any:
+    """What a function makes of some values."""
+    known = [value for value in values if value is not None]
+    if function.startswith("count"):
+        return len(set(known) if function == "count_different" else known)
+    if not known:
+        return None
+    if function == "sum" and isinstance(known[0], int):
+        return within(sum(known), 64, "ARITHMETIC_OVERFLOW")
+    plain: dict[str, Callable[[list[Any]], Any]] = {
+        "sum": sum,
+        "min": min,
+        "max": max,
+        "avg": lambda some: sum(map(float, some)) / len(some),
+    }
+    return plain[function](known)
+
+
+Both = Callable[[Row, Row], Any]
+
+
+def both(operation: Callable[[int, int], int], column: str, bits: int) -> Both:
+    """A product or the like of a column of each side."""
+
+    def computed(left: Row, right: Row) -> int | None:
+        if left[column] is None or right[column] is None:
             return None
-        if self.function == "sum" and isinstance(known[0], int):
-            return within(sum(known), 64, "ARITHMETIC_OVERFLOW")
-        plain: dict[str, Callable[[list[Any]], Any]] = {
-            "sum": sum,
-            "min": min,
-            "max": max,
-            "avg": lambda some: sum(map(float, some)) / len(some),
-        }
-        return plain[self.function](known)
+        return within(operation(left[column], right[column]), bits, "ARITHMETIC_OVERFLOW")
+
+    return computed
+
+
+#: Over two inputs: of factors, and (the last) of columns that tell rows apart.
+OF_BOTH: dict[str, Both] = {
+    "{x}.v * {y}.v": both(mul, "v", 64),
+    "{x}.v + {y}.v": both(add, "v", 64),
+    "{x}.v - {y}.v": both(sub, "v", 64),
+    "{x}.n * {y}.n": both(mul, "n", 32),
+    "{x}.n + {y}.n": both(add, "n", 32),
+    "{x}.n - {y}.n": both(sub, "n", 32),
+    "100 / ({x}.n - {y}.n)": lambda x, y: divided(both(sub, "n", 32)(x, y)),
+}
+
+
+@dataclass(frozen=True)
+class AggregatedOfBoth:
+    """An aggregate over two inputs."""
+
+    function: str
+    expression: str
+    of: tuple[str, str]
+    filtered: bool
+
+    @property
+    def sql(self) -> str:
+        x, y = self.of
+        condition = f" FILTER (WHERE {x}.n > 1)" if self.filtered else ""
+        return f"{self.function}({self.expression.format(x=x, y=y)}){condition}"
+
+    def value(self, pairs: Sequence[Pair]) -> Any:
+        x, y = self.of
+        wanted = [(p[x], p[y]) for p in pairs if not self.filtered or p[x]["n"] > 1]
+        return total(self.function, [OF_BOTH[self.expression](*sides) for sides in wanted])
 
 
 @dataclass(frozen=True)
@@ -156,7 +212,7 @@ class Query:
     """An aggregate over a join of streams, or of a stream and a table, in tumbling windows."""
 
     inputs: tuple[str, ...]
-    aggregates: tuple[Aggregated, ...]
+    aggregates: tuple[Aggregated | AggregatedOfBoth, ...]
     key: tuple[str, str] | None
     above: bool
     condition: tuple[str, str] | None
@@ -236,15 +292,16 @@ def random_query(rng: random.Random) -> Query:
     def expression() -> str:
         return rng.choice(list(EXPRESSIONS))
 
-    aggregates = tuple(
-        Aggregated(
-            rng.choice(["sum", "sum", "min", "max", "avg", "count"]),
-            expression(),
-            rng.choice(inputs),
-            rng.random() < 0.25,
-        )
-        for _ in range(rng.choice([1, 1, 2]))
-    )
+    def aggregate() -> Aggregated | AggregatedOfBoth:
+        if rng.random() < 0.4:
+            function = rng.choice(["sum", "sum", "avg", "count", "max"])
+            of = rng.sample(inputs, 2)
+            chosen = rng.choice(list(OF_BOTH))
+            return AggregatedOfBoth(function, chosen, (of[0], of[1]), rng.random() < 0.25)
+        function = rng.choice(["sum", "sum", "min", "max", "avg", "count", "count_different"])
+        return Aggregated(function, expression(), rng.choice(inputs), rng.random() < 0.25)
+
+    aggregates = tuple(aggregate() for _ in range(rng.choice([1, 1, 2])))
     key = (expression(), rng.choice(inputs)) if rng.random() < 0.35 else None
     condition = (expression(), rng.choice(inputs)) if rng.random() < 0.2 else None
     return Query(inputs, aggregates, key, key is not None and rng.random() < 0.5, condition)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headrace.definitions.definition import Definition, Sql, column, number, select, window_struct
 from headrace.definitions.partials import Decomposed
 from headrace.operators.base import EpochStep, Operator
@@ -27,6 +29,7 @@ class PaneAggregate(Operator):
         lag: int,
         mode: OutputMode,
         starts_at: int | None,
+        different: Mapping[str, Sql] | None = None,
     ) -> None:
         self.node: Aggregate = node
         self.store = store
@@ -35,6 +38,8 @@ class PaneAggregate(Operator):
         self._lag = lag
         self._mode = mode
         self._starts_at = starts_at
+        #: Aggregates of different values, by which the store groups beside the keys.
+        self._different = different
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -71,7 +76,13 @@ class PaneAggregate(Operator):
         )
         extra = {WINDOW_COLUMN: window_struct(column(PANE), column(PANE_END))}
         return finished(
-            self.node, self.store.key_names, self._aggregates, merged, extra, only_changed
+            self.node,
+            self.store.key_names,
+            self._aggregates,
+            merged,
+            extra,
+            only_changed,
+            different=self._different,
         )
 
     def _changed_groups(self, epoch: Epoch) -> Definition | None:
@@ -81,7 +92,15 @@ class PaneAggregate(Operator):
         if panes is None:
             return None
         merged = merge_groups(panes, self.store.key_names, merges(self._aggregates, True))
-        return finished(self.node, self.store.key_names, self._aggregates, merged, {}, True)
+        return finished(
+            self.node,
+            self.store.key_names,
+            self._aggregates,
+            merged,
+            {},
+            True,
+            different=self._different,
+        )
 
     def steps(self) -> tuple[EpochStep, ...]:
         changes = self._is_landmark or self._mode is OutputMode.UPDATE

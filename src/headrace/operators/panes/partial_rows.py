@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from headrace.definitions.definition import Definition, Sql, call, column, keep, select
+from headrace.definitions.definition import Definition, Sql, call, column, keep, named, select
 from headrace.definitions.partials import Decomposed
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import NEW, old_and_new
-from headrace.operators.panes.pane_store import PaneStore
+from headrace.operators.panes.pane_store import ROWS, PaneStore
 from headrace.plan.nodes import Aggregate
 
 
@@ -49,19 +49,51 @@ def finished(
     extra: Mapping[str, Sql],
     only_changed: bool,
     present: str | None = None,
+    different: Mapping[str, Sql] | None = None,
 ) -> Definition:
     """The query's rows from merged partials.
 
     ``keys`` are the stored columns of the query's keys, ``extra`` its columns besides keys and
-    aggregates.
+    aggregates. ``different`` are aggregates of different values; where there are some, the partials
+    are of groups by these values, whose columns follow those of the keys.
     """
+    keys = keys[: len(node.keys)]
+    if different:
+        merged = _of_groups(keys, aggregates, merged, extra, only_changed, different)
+        extra = keep(extra)
     columns: dict[str, Sql] = {
         key.name: column(stored) for key, stored in zip(node.keys, keys, strict=True)
     }
     columns |= extra
     columns |= {name: parts.finish for name, parts in aggregates.items()}
+    columns |= {name: column(_place(at)) for at, name in enumerate(different or ())}
     ordered = {name: columns[name] for name in node.schema.names}
     where: list[Sql] = [column(NEW)] if only_changed else []
     if present is not None:
         where.append(column(present))
     return Definition(select(merged, ordered, where), node.schema)
+
+
+def _of_groups(
+    keys: Sequence[str],
+    aggregates: Mapping[str, Decomposed],
+    merged: exp.Query,
+    extra: Mapping[str, Sql],
+    only_changed: bool,
+    different: Mapping[str, Sql],
+) -> exp.Query:
+    """The groups of the query's own keys, from groups that are told apart by values as well."""
+    rows = select(merged, None)
+    for name, value in extra.items():
+        rows = rows.select(named(value, name), copy=False)
+    groups = [*keys, *extra]
+    columns = {**merges(aggregates, only_changed), ROWS: exp.Count(this=exp.Star())}
+    columns |= {_place(at): value for at, value in enumerate(different.values())}
+    grouped = merge_groups(rows, groups, columns)
+    # Without groups even no rows would make one.
+    return select(grouped, None, [column(ROWS) > exp.Literal.number(0)])
+
+
+def _place(at: int) -> str:
+    """The column of an aggregate of different values before it has its name."""
+    return f"__different{at}"

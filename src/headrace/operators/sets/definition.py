@@ -9,7 +9,7 @@ Paper: Early Aggregation, Section 4, Definition 6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,10 +19,11 @@ from headrace.cost.window_joins import JoinLoad
 from headrace.definitions.coalescing import coalesced, coalesced_where_sound
 from headrace.definitions.definition import Sql, any_of, call, column, held, select, sql_of
 from headrace.definitions.exact_partials import decompose_exactly
+from headrace.definitions.factors import of_factors
 from headrace.definitions.join_conditions import exact_condition
 from headrace.definitions.join_shape import JoinConjunct, JoinShape, predicate_condition
 from headrace.definitions.join_tree import join_in_order
-from headrace.definitions.partials import Decomposed, Partial, decompose
+from headrace.definitions.partials import Decomposed, Partial, decompose, of_rows
 from headrace.operators.epoch import Epoch
 from headrace.operators.old_and_new import NEW
 from headrace.operators.panes.pane_store import ROWS
@@ -32,7 +33,7 @@ from headrace.optimizer.early.shape import AggregationJoin
 from headrace.optimizer.joins.containment import NAME as CONTAINMENT
 from headrace.optimizer.joins.search import best_order, best_without_statistics, join_cost
 from headrace.optimizer.safety import can_raise
-from headrace.plan.expressions import Column, Expr, without_casts
+from headrace.plan.expressions import AggregateCall, Column, Expr, without_casts
 from headrace.plan.join_graph import JoinGraph, KeyEdge
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import SameWindow
@@ -95,15 +96,19 @@ def set_columns(
 ) -> SetColumns:
     """The columns of one input's set, stored under a name."""
     early = sets.inputs[index]
-    measures: dict[str, Partial] = {}
+    measures: dict[str, Partial] = {
+        factor_column(position, index, what, at): partial
+        for position, what, factor in early.factors
+        for at, partial in enumerate(_partials(factor))
+    }
     guarded: set[str] = set()
     # A window that moves takes rows away from its set.
     take_apart = decompose if shape.input_windows is None else decompose_exactly
     for position, call_of_input in early.measures:
-        own = take_apart(call_of_input)
-        assert own is not None
         outer = aggregates[shape.aggregates[position].name].partials
-        measures |= {o.name: p for o, p in zip(outer, own.partials, strict=True)}
+        measures |= {
+            o.name: p for o, p in zip(outer, _partials(call_of_input, take_apart), strict=True)
+        }
         if position in early.guarded:
             guarded |= {partial.name for partial in outer}
     names = [group.name for group in early.groups]
@@ -119,6 +124,15 @@ def set_columns(
     return SetColumns(store, groups, measures, counts, joined_by, sound, frozenset(guarded))
 
 
+def _partials(
+    aggregate: AggregateCall,
+    take_apart: Callable[[AggregateCall], Decomposed | None] = decompose,
+) -> tuple[Partial, ...]:
+    own = take_apart(aggregate)
+    assert own is not None
+    return own.partials
+
+
 @dataclass(frozen=True)
 class SetJoin:
     """Everything about the join of sets beside the sets' rows."""
@@ -132,8 +146,14 @@ class SetJoin:
 
     @property
     def keys(self) -> list[str]:
-        """The columns of the query's keys after the late aggregation."""
+        """The columns of the query's keys after the late aggregation, and of what is grouped by for
+        the sake of aggregates of different values."""
         return [f"__key{position}" for position in range(len(self.sets.keys))]
+
+    @property
+    def different(self) -> dict[str, Sql]:
+        """The aggregates that are computed of groups, from their columns."""
+        return {named.name: of_rows(named.expr) for named in self.shape.different}
 
     def named(self, index: int, rows: exp.Query, place: str | None, flag: Sql | None) -> exp.Select:
         """An input's rows with their columns named as above the join.
@@ -254,7 +274,13 @@ class SetJoin:
 
     def late(self, joined: exp.Select, place: Mapping[str, Sql], marked: bool) -> exp.Select:
         """Groups of the joined rows: the query's keys, a place in time, and its partials."""
-        partials = {p.name: p for parts in self.aggregates.values() for p in parts.partials}
+        factored = {self.shape.aggregates[position].name for position in self.sets.factored}
+        partials = {
+            p.name: p
+            for name, parts in self.aggregates.items()
+            if name not in factored
+            for p in parts.partials
+        }
         if any(can_raise(key.expr) for key in self.sets.keys):
             joined = held(joined, "__joined")
         columns: dict[str, Sql] = {
@@ -266,6 +292,7 @@ class SetJoin:
         if not columns:
             columns[ROWS] = exp.Count(this=exp.Star())
         columns |= {name: self._coalesced(partial) for name, partial in partials.items()}
+        columns |= self._of_factors()
         if marked:
             flags = [column(_flag(index)) for index in range(len(self.inputs))]
             columns[NEW] = call("max", exp.paren(any_of(flags)))
@@ -282,6 +309,34 @@ class SetJoin:
             sound = self.inputs[owner].sound
             return coalesced_where_sound(partial, sound, counts, list(everybody.values()))
         return coalesced(partial, owner is not None, counts)
+
+    def _of_factors(self) -> dict[str, Sql]:
+        """The partials of aggregates over several inputs that are made of factors."""
+        combined: dict[str, Sql] = {}
+        for position, split in self.sets.factored.items():
+
+            def columns(index: int, what: str, position: int = position) -> list[Sql]:
+                names = self.inputs[index].measures
+                prefix = factor_column(position, index, what, 0)[:-1]
+                return [column(name) for name in names if name.startswith(prefix)]
+
+            counts: list[Sql] = [
+                column(_count(index))
+                for index, source in enumerate(self.inputs)
+                if source.counts and index not in split.inputs
+            ]
+            partials = self.aggregates[self.shape.aggregates[position].name].partials
+            states = of_factors(split, partials, columns, counts)
+            combined |= {
+                partial.name: partial.merge(state)
+                for partial, state in zip(partials, states, strict=True)
+            }
+        return combined
+
+
+def factor_column(position: int, index: int, what: str, at: int) -> str:
+    """The column that holds a part of what the set of an input knows of its factor."""
+    return f"__factor{position}_{index}_{what}{at}"
 
 
 def place_of(index: int) -> str:

@@ -62,7 +62,9 @@ class InputWindowsJoin(Operator):
             return None
         join = self._pairs.join
         span: dict[str, Sql] = {WINDOW_COLUMN: window_struct(number(begin), number(after))}
-        return finished(self.node, join.keys, join.aggregates, groups, span, False)
+        return finished(
+            self.node, join.keys, join.aggregates, groups, span, False, different=join.different
+        )
 
     def _groups(self, epoch: Epoch) -> exp.Query | None:
         output = self._output

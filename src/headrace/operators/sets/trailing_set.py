@@ -7,8 +7,9 @@ late ones) and rows leave it. What enters is added to its groups. What leaves is
 - counts, and sums of whole numbers and decimals, are subtracted;
 - an extreme stays what it is unless the row that leaves is as extreme as it, and only then is the
   group computed again from the rows that are left;
-- a sum of doubles is computed again when a row leaves its group: subtracting does not undo what
-  adding has rounded, and nothing brings a sum back from infinity.
+- a sum of doubles, and a state that is none of these, is computed again when a row leaves its
+  group: subtracting does not undo what adding has rounded, and nothing brings a sum back from
+  infinity.
 
 An epoch writes the groups that it *touched* anew, and of a group's entries the newest counts. An
 entry as old as the window is long has nothing left in it, so files leave as their time comes.
@@ -54,6 +55,7 @@ from headrace.plan.windows import InputWindowKind, Landmark
 from headrace.sql.render import data_type
 from headrace.stats.load import SeenSet, SetWork, skew_of
 
+_EXTREMES = frozenset({"min", "max", "bool_and", "bool_or", "every", "some", "any"})
 #: An entry's number, the watermark it was written at, and whether its group is computed again.
 VERSION, AT, AGAIN = "__version", "__at", "__again"
 _KIND = "__kind"
@@ -390,7 +392,7 @@ class TrailingSet(Store):
         return select(some, None).select(named(number(kind), _KIND), copy=False)
 
     def _extremes(self) -> list[Partial]:
-        return [p for p in self._ordered() if not is_additive(p) and not _is_sum(p)]
+        return [p for p in self._ordered() if _is_extreme(p)]
 
     def _updated(self, together: exp.Query) -> exp.Query:
         """The groups that were touched, with what entered added and what left taken off."""
@@ -407,8 +409,8 @@ class TrailingSet(Store):
                 some = exp.If(this=values.copy() > exp.Literal.number(0), true=merged)
                 merged = exp.Case(ifs=[some])
                 counted[_values(partial)] = values
-                if not is_additive(partial):
-                    again.append(call("count", leaving[0].copy()) > exp.Literal.number(0))
+            if not is_additive(partial) and not _is_extreme(partial):
+                again.append(call("count", leaving[0].copy()) > exp.Literal.number(0))
             counted[partial.name] = merged
         for partial in self._extremes():
             was = call("max", _when(_OLD, column(partial.name)))
@@ -518,6 +520,14 @@ def is_additive(partial: Partial) -> bool:
     """Whether what leaves can be subtracted, exactly."""
     counts = partial.call is not None and partial.call.function in ("count", "count_if")
     return counts or (_is_sum(partial) and partial.type != DOUBLE)
+
+
+def _is_extreme(partial: Partial) -> bool:
+    """Whether what leaves changes nothing unless it is as extreme as what there is.
+
+    Bits are no extremes: the rows that are left may have one that those which leave have not.
+    """
+    return partial.call is not None and partial.call.function in _EXTREMES
 
 
 def _values(partial: Partial) -> str:

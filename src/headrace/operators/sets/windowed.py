@@ -109,7 +109,7 @@ class AggregationSetJoin(Operator):
             return None
         late = self._join.late(joined, {}, marked=False)
         span: dict[str, Sql] = {WINDOW_COLUMN: window_struct(number(begin), number(end))}
-        return finished(self.node, self._join.keys, self._join.aggregates, late, span, False)
+        return self._finished(late, span, False)
 
     def _joined(
         self, epoch: Epoch, ends: Ends, first: int | None, marked: bool
@@ -188,7 +188,7 @@ class AggregationSetJoin(Operator):
             rows: exp.Query = select(panes, None, _ends_in(column(PANE), window, ends))
             end = column(PANE) + number(window.length)
             extra: dict[str, Sql] = {WINDOW_COLUMN: window_struct(column(PANE), end)}
-            return finished(self.node, keys, aggregates, rows, extra, marked)
+            return self._finished(rows, extra, marked)
         merged = merges(aggregates, marked)
         asked = numbered(windows)
         finest = pane or Hopping(1, 1)
@@ -204,7 +204,13 @@ class AggregationSetJoin(Operator):
         extra = {WINDOW_COLUMN: window_struct(column(WINDOW_START), end_of(windows))}
         if len(windows) > 1:
             extra[WINDOW_ID_COLUMN] = name_of(windows)
-        return finished(self.node, keys, aggregates, rows, extra, marked)
+        return self._finished(rows, extra, marked)
+
+    def _finished(self, rows: exp.Query, extra: dict[str, Sql], marked: bool) -> Definition:
+        join = self._join
+        return finished(
+            self.node, join.keys, join.aggregates, rows, extra, marked, different=join.different
+        )
 
     def steps(self) -> tuple[EpochStep, ...]:
         names = ", ".join(self.shape.names)

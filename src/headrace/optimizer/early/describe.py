@@ -130,25 +130,34 @@ class DescribedEarly:
         }
 
     def _above(self) -> list[str]:
-        """What is computed after the join, because it may fail for a row that meets nobody."""
+        """What is computed after the join, because it may fail for a row that meets nobody, or is
+        over several inputs."""
         held = [named.expr for named in (*self.shape.keys, *self.shape.aggregates)]
         one_sided = [e for e in held if len(self.shape.graph.owners(e)) == 1 and may_fail(e)]
-        return [
+        lines = [
             f"after the join: {expr}, which might fail for a row that meets nobody"
             if stays_above(expr)
             else f"after the join: {expr} of rows for which it might fail"
             for expr in dict.fromkeys(one_sided)
         ]
+        split = early_sets(self.shape).factored
+        lines += [
+            f"after the join: {named.expr}, over columns of several inputs"
+            for position, named in enumerate(self.shape.aggregates)
+            if len(self.shape.graph.owners(named.expr)) > 1 and position not in split
+        ]
+        return lines
 
     def _sets(self) -> list[str]:
         lines = []
         sets = early_sets(self.shape)
         for index, early in enumerate(sets.inputs):
             groups = ", ".join(map(str, self._groups(index, early))) or "all rows"
-            computed = [
+            computed: list[Expr] = [
                 self._own(index, self.shape.aggregates[at].expr) for at, _ in early.measures
             ]
-            parts = [*map(str, computed), *(["count(*)"] if early.counts else [])]
+            computed += [self._own(index, call) for _, _, call in early.factors]
+            parts = [*dict.fromkeys(map(str, computed)), *(["count(*)"] if early.counts else [])]
             pane = self.shape.panes[index]
             if self.shape.input_windows is not None:
                 window = self.shape.input_windows[index]

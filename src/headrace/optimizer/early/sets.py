@@ -11,16 +11,21 @@ A set is made of rows that may meet nobody, so nothing in it may raise. What can
 where its guard holds (see ``guards``). The other rows are told apart by the columns that it reads,
 as they are, and it is computed of those above the join. Where no guard is known, that is so of all
 rows. Either way it is computed for exactly the joined rows, and raises if it does for one of them.
+An aggregate over several inputs is made of factors where it has some (see ``factors``), and is else
+computed of columns that tell all rows apart, too.
 
 Paper: Early Aggregation, Section 5, Rule 1, Rule 2.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headrace.optimizer.early.aggregates import SCALED
+from headrace.optimizer.early.factors import Factored, factored
 from headrace.optimizer.early.guards import guard, may_fail
-from headrace.optimizer.early.shape import SCALED, AggregationJoin
+from headrace.optimizer.early.shape import AggregationJoin
 from headrace.optimizer.substitute import by_position, substituted
 from headrace.plan.expressions import AggregateCall, Call, Column, Expr, Literal, Named, conjunction
 from headrace.plan.types import BOOLEAN
@@ -32,15 +37,17 @@ class EarlySet:
 
     ``groups`` are its grouping attributes, named as above the join and computed from the input's
     own columns. ``measures`` are positions of the query's aggregates that it computes, with the
-    call over its own columns. ``counts`` says that the number of its rows is needed. ``sound`` is
-    the group that says whether what can raise is computed, where something can. In the other groups
-    the aggregates at the positions in ``guarded`` are NULL, and the groups named in ``unsound`` are
-    not: they are columns that tell such rows apart.
+    call over its own columns; ``factors`` what it computes of its factor of others, with what that
+    is. ``counts`` says that the number of its rows is needed. ``sound`` is the group that says
+    whether what can raise is computed, where something can. In the other groups the aggregates at
+    the positions in ``guarded`` are NULL, and the groups named in ``unsound`` are not: they are
+    columns that tell such rows apart.
     """
 
     groups: tuple[Named, ...]
     measures: tuple[tuple[int, AggregateCall], ...]
     counts: bool
+    factors: tuple[tuple[int, str, AggregateCall], ...] = ()
     sound: Column | None = None
     guarded: frozenset[int] = frozenset()
     unsound: frozenset[str] = frozenset()
@@ -48,21 +55,24 @@ class EarlySet:
 
 @dataclass(frozen=True)
 class EarlySets:
-    """The sets of all inputs, and the query's groups in terms of them."""
+    """The sets of all inputs, and the groups in terms of them; ``factored`` are the aggregates over
+    several inputs that are made of factors, by position."""
 
     inputs: tuple[EarlySet, ...]
     keys: tuple[Named, ...]
+    factored: Mapping[int, Factored]
 
 
 def early_sets(shape: AggregationJoin) -> EarlySets:
     """What every input's set has to hold."""
     guards = [_guard_of_input(shape, index) for index in range(len(shape.graph.leaves))]
     keys, computed = _grouping_attributes(shape, guards)
+    split = _factored(shape)
     inputs = []
     for index, (leaf, found) in enumerate(zip(shape.graph.leaves, guards, strict=True)):
         own = by_position(leaf.schema, leaf.node.schema)
         condition = None if found is None else substituted(found, own)
-        names = sorted(_columns_needed(shape, keys, index))
+        names = sorted(_columns_needed(shape, keys, split, index))
         groups = [Named(name, own[name]) for name in names]
         groups += [
             Named(n, substituted(e, own)) for n, (owner, e) in computed.items() if owner == index
@@ -81,17 +91,41 @@ def early_sets(shape: AggregationJoin) -> EarlySets:
                     guarded.add(position)
                 assert isinstance(call, AggregateCall)
                 measures.append((position, call))
+        factors = [
+            (position, what, call)
+            for position, parts in split.items()
+            for what, call in _own_factor(parts, index, own).items()
+        ]
         inputs.append(
             EarlySet(
                 tuple(groups),
                 tuple(measures),
-                _counts(shape, index, guarded),
+                _counts(shape, index, guarded, split),
+                tuple(factors),
                 sound,
                 frozenset(guarded),
                 frozenset(unsound),
             )
         )
-    return EarlySets(tuple(inputs), keys)
+    return EarlySets(tuple(inputs), keys, split)
+
+
+def _factored(shape: AggregationJoin) -> dict[int, Factored]:
+    """The aggregates over several inputs that are made of factors of each."""
+    split: dict[int, Factored] = {}
+    for position, named in enumerate(shape.aggregates):
+        assert isinstance(named.expr, AggregateCall)
+        parts = factored(named.expr, shape.graph.owners)
+        if parts is not None:
+            split[position] = parts
+    return split
+
+
+def _own_factor(parts: Factored, index: int, own: Mapping[str, Expr]) -> dict[str, AggregateCall]:
+    """What an input's set computes of its factor of an aggregate, if it has one."""
+    if index not in parts.inputs:
+        return {}
+    return parts.calls(substituted(parts.factors[parts.inputs.index(index)], own))
 
 
 def owner_of(shape: AggregationJoin, expr: Expr) -> int | None:
@@ -133,7 +167,11 @@ def _where(condition: Expr, expr: Expr) -> Expr:
     """An expression where a condition holds, else NULL; an aggregate of the rows where it does."""
     if not isinstance(expr, AggregateCall):
         return Call("case", (condition, expr), expr.type)
-    arguments = tuple(_where(condition, argument) for argument in expr.arguments)
+    # A constant says what is computed, and of which rows the other arguments say.
+    arguments = tuple(
+        _where(condition, argument) if argument.columns() else argument
+        for argument in expr.arguments
+    )
     wanted = expr.filter
     if wanted is not None:
         wanted = Call("case", (condition, wanted, Literal(False, BOOLEAN)), BOOLEAN)
@@ -166,12 +204,18 @@ def _grouping_attributes(
     return tuple(keys), computed
 
 
-def _columns_needed(shape: AggregationJoin, keys: tuple[Named, ...], index: int) -> set[str]:
+def _columns_needed(
+    shape: AggregationJoin, keys: tuple[Named, ...], split: Mapping[int, Factored], index: int
+) -> set[str]:
     """Columns of an input that something above its set reads as they are."""
     graph = shape.graph
     plain = [key.expr for key, written in zip(keys, shape.keys, strict=True) if key == written]
     readers: list[Expr] = list(plain)
-    readers += [named.expr for named in shape.aggregates if owner_of(shape, named.expr) is None]
+    readers += [
+        named.expr
+        for position, named in enumerate(shape.aggregates)
+        if owner_of(shape, named.expr) is None and position not in split
+    ]
     readers += graph.predicates
     for edge in graph.keys:
         readers += [edge.left_key, edge.right_key]
@@ -181,10 +225,14 @@ def _columns_needed(shape: AggregationJoin, keys: tuple[Named, ...], index: int)
     return names & set(graph.leaves[index].schema.names)
 
 
-def _counts(shape: AggregationJoin, index: int, guarded: set[int]) -> bool:
+def _counts(
+    shape: AggregationJoin, index: int, guarded: set[int], split: Mapping[int, Factored]
+) -> bool:
     """Whether some aggregate is multiplied by the number of this input's rows."""
     for position, named in enumerate(shape.aggregates):
         assert isinstance(named.expr, AggregateCall)
+        if position in split and index in split[position].inputs:
+            continue
         others = owner_of(shape, named.expr) != index
         if named.expr.function in SCALED and (others or position in guarded):
             return True

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from headrace.errors import PlanError
 from headrace.names import folded
+from headrace.optimizer.early.aggregates import group_by_values, needs_rows
 from headrace.optimizer.early.guards import may_fail
 from headrace.optimizer.safety import key_can_raise
 from headrace.optimizer.substitute import definitions, substituted
@@ -45,12 +46,6 @@ from headrace.plan.windows import (
     common_pane,
 )
 
-#: Aggregates of a group that many equal rows make greater (f(c, a) of the coalescing property).
-SCALED = frozenset({"count", "count_if", "sum", "avg", "mean"})
-#: Aggregates to which it is all the same how often a row is there.
-UNSCALED = frozenset(
-    {"min", "max", "bool_and", "bool_or", "every", "some", "any", "bit_and", "bit_or"}
-)
 #: Where nothing asks for the time of an input, the pane that its set is cut into.
 DAY = Hopping(86_400_000, 86_400_000)
 #: Spark gives a sum of decimals ten digits more than they have, up to 38: of longer ones a partial
@@ -71,7 +66,8 @@ class Declined:
 class AggregationJoin:
     """An aggregate over a graph of inner joins.
 
-    ``keys`` and ``aggregates`` read the columns of the graph's inputs. ``anchor`` is the input
+    ``keys`` and ``aggregates`` read the columns of the graph's inputs; the keys are the query's and
+    the values that its aggregates of different values are of. ``anchor`` is the input
     whose time the windows are made of, and ``times`` the time column of each input, empty for a
     table. ``panes`` say to which pane the time of an input can be rounded down without a
     difference; None where its exact time matters. ``per_window`` is the window of a join that
@@ -88,6 +84,8 @@ class AggregationJoin:
     panes: tuple[Hopping | None, ...]
     per_window: Hopping | None
     declined: Mapping[int, str]
+    #: The aggregates of different values, whose values are the last of the keys.
+    different: tuple[Named, ...] = ()
     #: The window of each input, where each has its own; None for a table.
     input_windows: tuple[Window | None, ...] | None = None
 
@@ -142,10 +140,12 @@ def aggregation_join(node: Aggregate) -> AggregationJoin | Declined:
     if len(graph.leaves) > MOST_INPUTS:
         return Declined(f"it joins more than {MOST_INPUTS} inputs")
     for named in carried.aggregates:
-        reason = _holistic(named.expr)
+        reason = needs_rows(named.expr)
         if reason is not None:
             return Declined(reason)
-    return _of_graph(node, below, graph, carried)
+    grouped = group_by_values(carried.keys, carried.aggregates)
+    carried = replace(carried, keys=grouped.keys, aggregates=grouped.aggregates)
+    return _of_graph(node, below, graph, carried, grouped.different)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,11 @@ def _carried(node: Aggregate) -> tuple[Node, _Carried]:
 
 
 def _of_graph(
-    node: Aggregate, join: Join, graph: JoinGraph, carried: _Carried
+    node: Aggregate,
+    join: Join,
+    graph: JoinGraph,
+    carried: _Carried,
+    different: tuple[Named, ...],
 ) -> AggregationJoin | Declined:
     graph = replace(graph, predicates=(*graph.predicates, *carried.predicates))
     if not isinstance(carried.time, Column):
@@ -215,14 +219,24 @@ def _of_graph(
     if any(held_back_by(leaf.node, leaf.own_name(t)) for leaf, t in _timed(graph, times)):
         return Declined("open sessions hold its input back")
     shape = AggregationJoin(
-        node, join, graph, carried.keys, carried.aggregates, anchor, times, (), per_window, {}
+        node,
+        join,
+        graph,
+        carried.keys,
+        carried.aggregates,
+        anchor,
+        times,
+        (),
+        per_window,
+        {},
+        different,
     )
     if node.also:
         columns = (carried.time, *carried.also)
         own = (node.windows[0], *(part.window for part in node.also))
         by_time = {c.name: w for c, w in zip(columns, own, strict=True) if isinstance(c, Column)}
         shape = replace(shape, input_windows=tuple(by_time.get(time) for time in times))
-    declined = _two_sided(shape) | _exact_times(shape, expressions)
+    declined = _exact_times(shape, expressions)
     otherwise = _fails_otherwise(shape)
     if otherwise is not None:
         declined = dict.fromkeys(graph.everything, otherwise)
@@ -293,21 +307,6 @@ def _common_window(
     return join.time.window
 
 
-def _holistic(expr: Expr) -> str | None:
-    """Why an aggregate cannot be taken apart below a join."""
-    assert isinstance(expr, AggregateCall)
-    if expr.distinct and expr.function not in ("min", "max"):
-        return f"{expr} counts different values, and sets do not tell them apart"
-    if expr.function not in SCALED | UNSCALED:
-        return f"{expr} needs the joined rows themselves"
-    for argument in expr.arguments:
-        if argument.type.is_decimal and expr.function in SCALED - {"count", "count_if"}:
-            precision, scale = argument.type.decimal_parameters
-            if precision + 31 > 38 and scale > 6:
-                return f"{expr} would lose digits when it is multiplied"
-    return None
-
-
 def _fails_otherwise(shape: AggregationJoin) -> str | None:
     """Why a query might fail with sets and not without them, or the other way round.
 
@@ -328,16 +327,6 @@ def _fails_otherwise(shape: AggregationJoin) -> str | None:
             if kind.is_decimal and kind.decimal_parameters[0] > MOST_SUMMED_DIGITS:
                 return f"{named.expr} may overflow on the way to a total that fits"
     return None
-
-
-def _two_sided(shape: AggregationJoin) -> dict[int, str]:
-    """Inputs of an aggregate over several of them: its arguments are needed row by row."""
-    found: dict[int, str] = {}
-    for named in shape.aggregates:
-        owners = shape.graph.owners(named.expr)
-        if len(owners) > 1:
-            found |= dict.fromkeys(owners, f"{named.expr} is over columns of several inputs")
-    return found
 
 
 def _exact_times(shape: AggregationJoin, expressions: list[Expr]) -> dict[int, str]:

@@ -13,6 +13,7 @@ Paper: Early Aggregation, Section 4, Definition 4.
 from __future__ import annotations
 
 from headrace.optimizer.early.guards import may_fail
+from headrace.optimizer.early.sets import early_sets
 from headrace.optimizer.early.shape import AggregationJoin
 from headrace.plan.expressions import AggregateCall
 
@@ -22,6 +23,11 @@ ANEW, KEPT = "anew", "incremental"
 
 def why_joined_anew(shape: AggregationJoin) -> str | None:
     """Why the output cannot follow its windows; None where it can."""
+    for named in shape.different:
+        return f"{named.name} is of different values"
+    factored = early_sets(shape).factored
+    for position in factored:
+        return f"{shape.aggregates[position].expr} is made of factors, which have no opposite"
     for named in shape.aggregates:
         assert isinstance(named.expr, AggregateCall)
         if not is_subtracted(named.expr):

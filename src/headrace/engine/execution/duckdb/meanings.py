@@ -18,6 +18,13 @@ from sqlglot import exp
 
 from headrace.definitions.key_bits import NAME as KEY_BITS
 from headrace.definitions.key_bits import for_duckdb
+from headrace.definitions.sketches import (
+    CELLS,
+    duckdb_cells_of_row,
+    duckdb_cells_of_rows,
+    duckdb_merged_cells,
+    duckdb_values_of_cells,
+)
 from headrace.engine.execution.duckdb.states import correlation, merged_moments, merged_pairs
 from headrace.plan.types import BIGINT, DataType
 from headrace.sql.render import type_of
@@ -60,6 +67,8 @@ def duckdb_type(kind: DataType) -> str:
         return _TYPES[kind.name]
     if kind.is_decimal:
         return kind.name.upper().replace(" ", "")
+    if kind == CELLS:
+        return "STRUCT(cells INTEGER[])"
     if kind.is_struct:
         fields = (f'"{field.name}" {duckdb_type(field.type)}' for field in kind.fields())
         return f"STRUCT({', '.join(fields)})"
@@ -150,12 +159,13 @@ _NARROWING = {("bigint", "int"), ("bigint", "smallint"), ("int", "smallint"), ("
 
 def cast(node: exp.Cast) -> str:
     """The target of a cast that means the same; an overflow is an error in both engines."""
-    target = DataType(node.to.sql(dialect="spark").lower().replace(", ", ","))
-    if target.name.startswith("struct"):
-        raise Untranslatable(f"a cast to {target}")
+    written = node.to.sql(dialect="spark").lower()
+    target = DataType(written.replace(", ", ",").replace(": ", ":"))
     value = node.this.unnest()
     if isinstance(value, exp.Null):
         return duckdb_type(target)
+    if target.name.startswith("struct"):
+        raise Untranslatable(f"a cast to {target}")
     source = type_of(value)
     if isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal):
         value = value.this
@@ -221,6 +231,12 @@ def _struct(arguments: RenderedArguments) -> str:
     return f"struct_pack({', '.join(pairs)})"
 
 
+def _average(arguments: RenderedArguments) -> str:
+    (value,) = arguments
+    different = "DISTINCT " if value.startswith("DISTINCT ") else ""
+    return f"avg({different}CAST({value.removeprefix(different)} AS DOUBLE))"
+
+
 # Each function with the types that its arguments may have (None: whatever the engine handles).
 _ANY = None
 _FUNCTIONS: dict[str, tuple[frozenset[str] | None, Callable[[RenderedArguments], str]]] = {
@@ -265,8 +281,8 @@ _AGGREGATES: dict[str, tuple[frozenset[str] | None, Callable[[RenderedArguments]
     "bit_and": (_INTEGERS, _plain("bit_and")),
     "bit_or": (_INTEGERS, _plain("bit_or")),
     "bit_xor": (_INTEGERS, _plain("bit_xor")),
-    "avg": (_NUMBERS, lambda a: f"avg(CAST({a[0]} AS DOUBLE))"),
-    "mean": (_NUMBERS, lambda a: f"avg(CAST({a[0]} AS DOUBLE))"),
+    "avg": (_NUMBERS, _average),
+    "mean": (_NUMBERS, _average),
     "median": (_INTEGERS, lambda a: f"quantile_cont({a[0]}, 0.5)"),
     "approx_count_distinct": (_ANY, _plain("approx_count_distinct")),
     **{name: (frozenset({"double"}), _plain(name)) for name in ("var_pop", "covar_pop")},
@@ -284,7 +300,17 @@ _STATES: dict[str, tuple[frozenset[str] | None, Callable[[RenderedArguments], st
     "merged_moments": (_ANY, merged_moments),
     "merged_pairs": (_ANY, merged_pairs),
     "correlation": (_ANY, correlation),
+    "whole_of_halves": (_ANY, lambda a: f"(CAST({a[0]} AS HUGEINT) * 4294967296 + {a[1]})"),
+    "upper_half": (_ANY, lambda a: f"(({a[0]}) // {a[1]})"),
+    "lower_half": (_ANY, lambda a: f"(({a[0]}) % {a[1]})"),
+    "cells_of_rows": (_ANY, duckdb_cells_of_rows),
+    "cells_of_row": (_ANY, duckdb_cells_of_row),
+    "merged_cells": (_ANY, duckdb_merged_cells),
+    "values_of_cells": (_ANY, duckdb_values_of_cells),
 }
+_OF_MANY_ROWS = frozenset(
+    {KEY_BITS, "merged_moments", "merged_pairs", "cells_of_rows", "merged_cells"}
+)
 _TABLE = _FUNCTIONS | _AGGREGATES | _STATES
 
 
@@ -292,7 +318,7 @@ def is_aggregate(call: exp.Expr) -> bool:
     """Whether a call makes one value of many rows."""
     if isinstance(call, exp.Anonymous):
         name = call.name.lower()
-        return name in _AGGREGATES or (name in _STATES and name != "correlation")
+        return name in _AGGREGATES or name in _OF_MANY_ROWS
     return isinstance(call, exp.Count)
 
 
