@@ -309,9 +309,8 @@ EXAMPLES = [
     ),
     Example(
         "WINDOWS_OF_INPUTS",
-        f"SELECT count(DISTINCT b.bidder) {JOINED} ▸GROUP BY trailing(b.ts, '1 hour'), "
-        "landmark(a.ts)",
-        "counts different values",
+        f"SELECT median(b.price) {JOINED} ▸GROUP BY trailing(b.ts, '1 hour'), landmark(a.ts)",
+        "the joined rows themselves",
         "count, sum",
     ),
     Example(

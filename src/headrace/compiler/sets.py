@@ -52,7 +52,7 @@ def compile_sets(
     if isinstance(shape, Declined):
         raise QueryError(
             f"windows of each input of a join cannot be computed here: {shape.reason}",
-            hint="use count, sum, avg, min and max, or one window of all",
+            hint="use aggregates that need no rows, such as sum and avg, or one window of all",
         )
     # A query whose inputs have windows of their own is computed so even where nothing is
     # aggregated early.

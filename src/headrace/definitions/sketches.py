@@ -9,7 +9,7 @@ that were never hit are not stored, so that a sketch of few values is small.
 Both executors compute the same hash (the first 60 bits of an MD5, of a text that both write alike)
 and the same sum in the same order. The estimator is Ertl's *improved raw estimator*, which needs no
 table of corrections and no other formula for small numbers (O. Ertl, New cardinality estimation
-algorithms for HyperLogLog sketches, 2017, Algorithm 4).
+algorithms for HyperLogLog sketches, 2017).
 """
 
 from __future__ import annotations

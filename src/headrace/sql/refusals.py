@@ -219,8 +219,8 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         "WINDOWS_OF_INPUTS",
         "windows of each input of a join cannot be computed here: {reason}",
-        "use count, sum, avg, min and max of one input at a time, or give the join a condition on "
-        "time and group by one window",
+        "use count, sum, avg, stddev, min, max and others that need no rows, or give the join a "
+        "condition on time and group by one window",
     ),
     Refusal(
         "INPUT_WITHOUT_WINDOW",
