@@ -19,6 +19,7 @@ from headrace.errors import QueryError
 from headrace.operators.base import Operator, Store
 from headrace.operators.panes.pane_aggregate import PaneAggregate
 from headrace.operators.panes.pane_store import Panes, PaneStore, WindowLateness
+from headrace.operators.panes.split_aggregate import SplitAggregate
 from headrace.operators.panes.window_aggregate import PaneScan, WindowAggregate
 from headrace.operators.rows.row_aggregate import RowAggregate
 from headrace.operators.rows.row_store import (
@@ -49,7 +50,12 @@ from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping, Landmark, Session, Trailing
 from headrace.planner.early_aggregation import EarlyChoice
 from headrace.planner.filter_sharing import FilterShare, filter_share
-from headrace.planner.grouping import Grouping, reads_streams_plainly
+from headrace.planner.grouping import (
+    Grouping,
+    of_panes,
+    of_rows_alone,
+    reads_streams_plainly,
+)
 from headrace.planner.pane_layout import Generation, PanePlan
 from headrace.planner.policy import PlannerPolicy
 from headrace.planner.warm_up import warm_up
@@ -173,11 +179,24 @@ class Compiler:
         parts = decompose_all(node.aggregates)
         if isinstance(window, Session):
             return self._session(node, window, streams, lag, parts)
+        panes = of_panes(node)
+        if parts is None and panes is not None:
+            return self._split(node, panes, streams, lag)
         if parts is None or isinstance(window, Trailing):
             return self._from_rows(node, streams, lag)
         if isinstance(window, Hopping):
             return self._windows_from_panes(node, streams, lag, parts)
         return self._from_panes(node, streams, lag, parts)
+
+    def _split(
+        self, node: Aggregate, panes: Aggregate, streams: frozenset[str], lag: int
+    ) -> Operator:
+        """Functions that have partial states from panes, and from rows those that have none."""
+        parts = decompose_all(panes.aggregates)
+        assert parts is not None
+        from_panes = self._windows_from_panes(panes, streams, lag, parts)
+        from_rows = self._from_rows(of_rows_alone(node), streams, lag)
+        return SplitAggregate(node, from_panes, from_rows)
 
     def _windows_from_panes(
         self, node: Aggregate, streams: frozenset[str], lag: int, parts: dict[str, Decomposed]

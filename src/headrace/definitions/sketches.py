@@ -28,8 +28,6 @@ NAME = "approx_count_distinct"
 CELLS = DataType("struct<cells:array<int>>")
 _RUN_BITS = 6
 _HASH_DIGITS, _HASH_BITS = 15, 60
-#: As many registers as there may be: an error of 0.4 %.
-_MOST_BITS = 16
 _STEPS = 24
 _ALPHA = 1 / (2 * log(2))
 
@@ -42,11 +40,13 @@ def register_bits(aggregate: AggregateCall) -> int:
     >>> [register_bits(AggregateCall(NAME, some, BIGINT)) for some in ((x,), (x, hundredth))]
     [9, 14]
     """
-    asked = aggregate.arguments[1] if len(aggregate.arguments) > 1 else None
-    while isinstance(asked, Cast):
-        asked = asked.argument
-    error = float(asked.value) if isinstance(asked, Literal) else 0.05  # type: ignore[arg-type]
-    return min(_MOST_BITS, max(4, ceil(2 * log2(1.106 / error))))
+    error = 0.05
+    if len(aggregate.arguments) > 1:
+        asked = aggregate.arguments[1]
+        assert isinstance(asked, Literal)
+        assert isinstance(asked.value, float)
+        error = asked.value
+    return max(4, ceil(2 * log2(1.106 / error)))
 
 
 # --- states --------------------------------------------------------------------------------------

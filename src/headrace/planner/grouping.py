@@ -13,6 +13,7 @@ from headrace.definitions.partials import decompose_all
 from headrace.plan.expressions import Column, Expr, Named
 from headrace.plan.json import from_json, to_json
 from headrace.plan.nodes import Aggregate, Filter, Node, Source
+from headrace.plan.types import Schema
 from headrace.plan.windows import Hopping
 from headrace.planner.filter_sharing import stream_below
 
@@ -80,11 +81,57 @@ class Grouping:
 @lru_cache(REMEMBERED)
 def has_panes(node: Node) -> bool:
     """Whether an aggregate is computed from panes that are laid out for its grouping."""
-    if not isinstance(node, Aggregate) or not isinstance(node.windows[0], Hopping):
-        return False
-    if node.from_sets:
-        return False
-    return decompose_all(node.aggregates) is not None
+    return isinstance(node, Aggregate) and of_panes(node) is not None
+
+
+@lru_cache(REMEMBERED)
+def of_panes(node: Aggregate) -> Aggregate | None:
+    """What of an aggregate is computed from panes: all of it mostly.
+
+    Where a function needs the rows, these are kept anyway. The others go their own way if they read
+    columns that would be kept for their sake alone.
+    """
+    if not isinstance(node.windows[0], Hopping) or node.from_sets:
+        return None
+    if decompose_all(node.aggregates) is not None:
+        return node
+    if not reads_streams_plainly(node.input):
+        return None
+    if not any(map(decomposes, node.aggregates)):
+        return None
+    panes, rows = (
+        replace(node, aggregates=tuple(n for n in node.aggregates if decomposes(n) is wanted))
+        for wanted in (True, False)
+    )
+    return panes if _columns(panes) - _columns(rows) else None
+
+
+def of_rows_alone(node: Aggregate) -> Aggregate:
+    """What of an aggregate is computed from rows where the rest is from panes, over a stream of no
+    more columns than that needs."""
+    aggregates = tuple(named for named in node.aggregates if not decomposes(named))
+    rows = replace(node, aggregates=aggregates)
+    filters = (part.predicate for part in node.input.walk() if isinstance(part, Filter))
+    needed = _columns(rows).union(*(predicate.columns() for predicate in filters))
+
+    def pruned(part: Node) -> Node:
+        if not isinstance(part, Source):
+            return part
+        fields = tuple(f for f in part.columns if f.name in needed or f.name == part.time)
+        return replace(part, columns=Schema(fields))
+
+    return replace(rows, input=node.input.transform(pruned))
+
+
+def decomposes(aggregate: Named) -> bool:
+    """Whether a function has partial states."""
+    return decompose_all([aggregate]) is not None
+
+
+def _columns(node: Aggregate) -> frozenset[str]:
+    """The columns that an aggregate reads."""
+    read = [named.expr for named in (*node.keys, *node.aggregates)]
+    return frozenset({node.time.name}).union(*(expr.columns() for expr in read))
 
 
 def aggregates_by_family(plans: Iterable[Node]) -> dict[str, list[Aggregate]]:
@@ -92,8 +139,9 @@ def aggregates_by_family(plans: Iterable[Node]) -> dict[str, list[Aggregate]]:
     found: dict[str, list[Aggregate]] = {}
     for plan in plans:
         for node in plan.walk():
-            if isinstance(node, Aggregate) and has_panes(node):
-                found.setdefault(Grouping.of(node).family, []).append(node)
+            panes = of_panes(node) if isinstance(node, Aggregate) else None
+            if panes is not None:
+                found.setdefault(Grouping.of(panes).family, []).append(panes)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import NoReturn
 
 from sqlglot import exp
@@ -209,6 +210,8 @@ class CallBinder:
         if canonical == "count" and not distinct and all(_constant(a) for a in arguments):
             return AggregateCall("count", (), BIGINT)
         arguments = _usual_arguments(canonical, arguments)
+        if canonical == "approx_count_distinct" and count == 2:
+            arguments = (arguments[0], *self._error(node, arguments[1]))
         types = tuple(argument.type for argument in arguments)
         try:
             kind = known.type_of(types)
@@ -216,6 +219,17 @@ class CallBinder:
             self._mismatch(node, str(error))
         distinct = distinct and canonical not in table.DISTINCT_CHANGES_NOTHING
         return AggregateCall(canonical, arguments, kind, distinct)
+
+    def _error(self, node: exp.Anonymous, given: Expr) -> tuple[Expr, ...]:
+        """The error that an approximate count may have, where it is not the usual one."""
+        number = given.value if isinstance(given, Literal) else None
+        if not isinstance(number, int | float | Decimal) or not 0.0044 <= float(number) <= 0.39:
+            self._unsupported(
+                node,
+                f"approx_count_distinct with an error of {given}",
+                "write a number from 0.0044 to 0.39, or COUNT(DISTINCT …)",
+            )
+        return () if float(number) == 0.05 else (Literal(float(number), DOUBLE),)
 
     def _filtered(self, node: exp.Filter) -> Expr:
         aggregate = self.bind(node.this)

@@ -398,7 +398,7 @@ def _given(row: Row) -> Row:
 @pytest.mark.random
 def test_plans_fail_alike(spark: SparkSession, tmp_path: Path) -> None:
     """Of these, two answer and one fails."""
-    assert check(14, spark, "auto", tmp_path / "hr") == (2, 1)
+    assert check(26, spark, "auto", tmp_path / "hr") == (2, 1)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from headrace.definitions.definition import column
 from headrace.definitions.partials import decompose, state_of_row
 from headrace.engine.execution.duckdb.render import duckdb_expression
+from headrace.errors import SqlError
 from headrace.optimizer import optimize
 from headrace.plan.expressions import AggregateCall, Column, Literal
 from headrace.plan.nodes import OutputMode, Source, Table
@@ -206,3 +207,18 @@ def test_panes_windows_and_joins_make_the_same_sketch(tmp_path: Path) -> None:
         if "AGGREGATION" in name
     ]
     assert plain[0] == plain[1] == plain[2] != []
+
+
+@pytest.mark.parametrize("error", ["0.001", "0.5", "1 / 100", "x", "'a'", "NULL"])
+def test_an_error_that_cannot_be_kept_is_refused(error: str) -> None:
+    sql = f"SELECT approx_count_distinct(x, {error}) FROM a GROUP BY window(ts, '1 second')"
+    with pytest.raises(SqlError, match=r"from 0\.0044 to 0\.39"):
+        plan_query(sql, CATALOG)
+
+
+def test_the_usual_error_is_none() -> None:
+    plans = [
+        plan_query(f"SELECT {call} AS n FROM a GROUP BY window(ts, '1 second')", CATALOG).plan
+        for call in ("approx_count_distinct(x)", "approx_count_distinct(x, 0.05)")
+    ]
+    assert plans[0] == plans[1]

@@ -13,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.cost.early_aggregation import choices
+from headrace.engine.execution.executor import Executor
 from headrace.optimizer import optimize
 from headrace.optimizer.early.sets import early_sets
 from headrace.optimizer.early.shape import AggregationJoin, aggregation_join
@@ -23,7 +25,7 @@ from headrace.plan.nodes import Aggregate, Node, OutputMode, Source, Table
 from headrace.plan.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Schema
 from headrace.sql import plan_query
 from tests.support.compare import assert_same_rows
-from tests.support.engine import run_engine, task_executor
+from tests.support.engine import run_engine, task_executor, tiny_executor
 from tests.support.oracle import run_epochs
 from tests.support.streams import Row
 
@@ -188,17 +190,28 @@ def queries_of(form: str, calls: list[str], update: bool) -> dict[str, tuple[Nod
     ],
 )
 def test_all_plans_agree(form: str, some: int, tmp_path: Path) -> None:
+    check(form, some, task_executor(**{"tasks.rows": "50000"}), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_all_plans_agree_on_spark(form: str, spark: SparkSession, tmp_path: Path) -> None:
+    check(form, 3, tiny_executor(spark, executor="spark"), tmp_path)
+
+
+def check(form: str, some: int, executor: Executor, folder: Path) -> None:
+    """Some calls over some rows, by all plans."""
     chance = random.Random(f"two sides {form}{some}")
     calls = chance.sample(CALLS, TOGETHER)
     queries = queries_of(form, calls, update=chance.random() < 0.5)
     epochs = random_rows(chance)
     run = run_engine(
-        task_executor(**{"tasks.rows": "50000"}),
+        executor,
         queries,
         CATALOG,
         epochs,
         {},
-        tmp_path,
+        folder,
         restart_after=frozenset({1}),
         as_given=frozenset(queries),
     )
