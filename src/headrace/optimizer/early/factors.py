@@ -12,9 +12,9 @@ its type for some pair, a set holds the least and the greatest factor as well: t
 what fails for a pair fails for one of these, and the other way round.
 
 Conditions: two inputs (of doubles any number, in any nesting); factors that cannot fail by
-themselves; ints, bigints or doubles; conditions of a FILTER over one of these inputs each. In all
-other cases the columns that the aggregate reads tell rows apart in the sets, and it is computed
-above the join (``sets``).
+themselves; ints, bigints or doubles; conditions of a FILTER over one input each. A filter over
+another input than the argument is a factor of 1 where it holds. In all other cases the columns that
+the aggregate reads tell rows apart in the sets, and it is computed above the join (``sets``).
 
 Paper: Early Aggregation, Section 4, Definition 5.
 """
@@ -27,13 +27,22 @@ from functools import reduce
 
 from headrace.optimizer.early.aggregates import PAIRS, SPREADS
 from headrace.optimizer.safety import can_raise
-from headrace.plan.expressions import AggregateCall, Call, Cast, Expr, conjunction, conjuncts
-from headrace.plan.types import BIGINT, DOUBLE, INT, DataType
+from headrace.plan.expressions import (
+    AggregateCall,
+    Call,
+    Cast,
+    Expr,
+    Literal,
+    conjunction,
+    conjuncts,
+)
+from headrace.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, DataType
 
 Owners = Callable[[Expr], frozenset[int]]
 
 #: What a set may hold of its factor.
 TOTAL, COUNT, LEAST, MOST, SPREAD = "total", "count", "least", "most", "spread"
+_ONE = Literal(1, INT)
 _COMPUTED = frozenset({"sum", "avg", "mean", "count"}) | SPREADS
 
 
@@ -76,31 +85,65 @@ def factored(call: AggregateCall, owners: Owners) -> Factored | None:
     """An aggregate over several inputs as factors of each; None where it has no such form."""
     if call.distinct or len(owners(call)) < 2:
         return None
-    if call.function in PAIRS:
-        operator, factors, kind = ",", _sides(call.arguments, owners), DOUBLE
-    elif call.function in _COMPUTED and len(call.arguments) == 1:
-        argument = call.arguments[0]
-        if not isinstance(argument, Call) or argument.function not in ("*", "+", "-"):
-            return None
-        operator, kind = argument.function, argument.type
-        if kind == DOUBLE:
-            factors = _terms(argument, owners)
-            operator = "+" if operator == "-" else operator
-        else:
-            factors = _sides(argument.arguments, owners) if kind in (INT, BIGINT) else None
-    else:
+    found = _of_argument(call, owners)
+    if found is None:
         return None
-    if factors is None or (call.function in SPREADS | PAIRS and len(factors) != 2):
-        return None
-    factors = _filtered(factors, call.filter, owners)
+    operator, kind, unfiltered = found
+    factors = _filtered(unfiltered, call.filter, owners, operator, kind)
     if factors is None or any(map(can_raise, factors.values())):
         return None
-    whole = operator != "," and kind.is_integer
+    if call.function in SPREADS | PAIRS and len(factors) != 2:
+        return None
     typed = {i: f if f.type == kind else Cast(f, kind) for i, f in factors.items()}
     if any(can_raise(factor) for factor in typed.values()):
         return None
-    corners = whole or (operator == "*" and call.function not in SPREADS | {"count"})
-    return Factored(call, operator, tuple(typed), tuple(typed.values()), kind, corners)
+    several = len(unfiltered) > 1
+    whole = several and operator != "," and kind.is_integer
+    infinite = several and operator == "*" and call.function not in SPREADS | {"count"}
+    inputs, values = tuple(typed), tuple(typed.values())
+    return Factored(call, operator, inputs, values, kind, whole or infinite)
+
+
+def _of_argument(
+    call: AggregateCall, owners: Owners
+) -> tuple[str, DataType, dict[int, Expr]] | None:
+    """The operator, its type and the factors, before any are filtered."""
+    if call.function in PAIRS:
+        sides = _sides(call.arguments, owners)
+        return None if sides is None else (",", DOUBLE, sides)
+    if call.function not in _COMPUTED or len(call.arguments) > 1:
+        return None
+    if len(frozenset[int]().union(*map(owners, call.arguments))) < 2:
+        return _of_one(call, owners)
+    (argument,) = call.arguments
+    if not isinstance(argument, Call) or argument.function not in ("*", "+", "-"):
+        return None
+    operator, kind = argument.function, argument.type
+    if kind == DOUBLE:
+        terms = _terms(argument, owners)
+        return None if terms is None else ("+" if operator == "-" else operator, kind, terms)
+    sides = _sides(argument.arguments, owners) if kind in (INT, BIGINT) else None
+    return None if sides is None else (operator, kind, sides)
+
+
+def _of_one(call: AggregateCall, owners: Owners) -> tuple[str, DataType, dict[int, Expr]] | None:
+    """An argument over one input, or none: the others have but conditions of the filter."""
+    if call.function == "count":
+        counted: dict[int, Expr] = {
+            owner: Call("case", (_not_null(argument), _ONE), INT)
+            for argument in call.arguments
+            for owner in owners(argument)
+        }
+        return "*", INT, counted
+    (argument,) = call.arguments
+    if not owners(argument) or argument.type not in (INT, BIGINT, DOUBLE):
+        return None
+    (owner,) = owners(argument)
+    return "*", argument.type, {owner: argument}
+
+
+def _not_null(value: Expr) -> Expr:
+    return Call("not", (Call("isnull", (value,), BOOLEAN),), BOOLEAN)
 
 
 def _sides(operands: Iterable[Expr], owners: Owners) -> dict[int, Expr] | None:
@@ -159,18 +202,28 @@ def _joined(operator: str) -> Callable[[Expr | None, tuple[bool, Expr]], Expr]:
 
 
 def _filtered(
-    factors: dict[int, Expr], condition: Expr | None, owners: Owners
+    factors: dict[int, Expr],
+    condition: Expr | None,
+    owners: Owners,
+    operator: str,
+    kind: DataType,
 ) -> dict[int, Expr] | None:
-    """The factors of rows that a filter lets in, NULL for others; None if it is over several."""
+    """The factors of rows that a filter lets in, NULL for others; None if it is over several.
+
+    An input of which only the filter reads something is a factor of 1.
+    """
     wanted: dict[int, list[Expr]] = {}
     for conjunct in conjuncts(condition):
-        if len(owners(conjunct)) != 1 or not owners(conjunct) <= factors.keys():
+        if len(owners(conjunct)) != 1:
             return None
         (owner,) = owners(conjunct)
+        if owner not in factors and operator != "*":
+            return None
         wanted.setdefault(owner, []).append(conjunct)
     filtered = dict(factors)
     for owner, conditions in wanted.items():
         condition = conjunction(conditions)
         assert condition is not None
-        filtered[owner] = Call("case", (condition, factors[owner]), factors[owner].type)
+        factor = factors.get(owner, _ONE if kind == INT else Cast(_ONE, kind))
+        filtered[owner] = Call("case", (condition, factor), factor.type)
     return filtered
