@@ -23,11 +23,12 @@ ANEW, KEPT = "anew", "incremental"
 
 def why_joined_anew(shape: AggregationJoin) -> str | None:
     """Why the output cannot follow its windows; None where it can."""
-    for named in shape.different:
-        return f"{named.name} is of different values"
+    if shape.different:
+        return f"{shape.different[0].name} is of different values"
     factored = early_sets(shape).factored
-    for position in factored:
-        return f"{shape.aggregates[position].expr} is made of factors, which have no opposite"
+    if factored:
+        first = shape.aggregates[min(factored)].expr
+        return f"{first} is made of factors, which are not subtracted"
     for named in shape.aggregates:
         assert isinstance(named.expr, AggregateCall)
         if not is_subtracted(named.expr):
