@@ -102,7 +102,10 @@ def sets(bench: PlanningBench) -> Found:
 def published_set(
     bench: PlanningBench, name: str, expected: Mapping[tuple[str, str], float]
 ) -> Case:
-    given = QuerySet(read_query_set_file(PUBLISHED / f"{name}.txt.xz"))
+    path = PUBLISHED / f"{name}.txt.xz"
+    given = QuerySet(
+        read_query_set_file(path, on_bad=lambda bad: bench.setup.say(f"sets: left out: {bad}"))
+    )
     found = {scope: planned(given, WAYS[scope], scope, bench.size.repeats) for scope in Scope}
     wrong = next(filter(None, (difference(given, of) for of in found.values())), None)
     labelled = {

@@ -47,33 +47,50 @@ class QuerySetError(BenchError):
 
 
 def read_query_set(
-    lines: Iterable[str], name: str = "query", schemas: int | None = None
+    lines: Iterable[str],
+    name: str = "query",
+    schemas: int | None = None,
+    on_bad: Callable[[QuerySetError], object] | None = None,
 ) -> list[Sink]:
     """The plans of a set, one for each line that is not empty; sinks are called q1, q2, ….
 
     ``name`` says in errors where the text is from. The text does not say how many schemas there
-    are: without ``schemas``, it is the first of ``SCHEMAS`` that has all attributes of all queries.
+    are: without ``schemas``, it is the first of ``SCHEMAS`` by which the fewest lines are bad. A
+    line that cannot be read is told to ``on_bad`` and left out; without that, it is raised.
     """
     text = list(lines)
-    failures = []
+    read: list[tuple[list[Sink], list[QuerySetError]]] = []
     for choice in SCHEMAS if schemas is None else (schemas,):
-        try:
-            return [
-                _Parser(line, number, name, choice).query()
-                for number, line in enumerate(text, start=1)
-                if line.strip()
-            ]
-        except QuerySetError as error:
-            failures.append(error)
-    raise max(failures, key=_place)
+        queries, bad = [], []
+        for number, line in enumerate(text, start=1):
+            try:
+                if line.strip():
+                    queries.append(_Parser(line, number, name, choice).query())
+            except QuerySetError as error:
+                bad.append(error)
+        if not bad:
+            return queries
+        read.append((queries, bad))
+    if on_bad is None:
+        raise max((bad[0] for _, bad in read), key=_place)
+    queries, bad = min(read, key=lambda each: len(each[1]))
+    for one in bad:
+        on_bad(one)
+    return queries
 
 
-def read_query_set_file(path: Path, schemas: int | None = None) -> list[Sink]:
+def read_query_set_file(
+    path: Path,
+    schemas: int | None = None,
+    on_bad: Callable[[QuerySetError], object] | None = None,
+) -> list[Sink]:
     """The plans of a file, which may be compressed."""
     content = path.read_bytes()
     if path.suffix == ".xz":
         content = lzma.decompress(content)
-    return read_query_set(content.decode("utf-8").splitlines(), path.name, schemas)
+    # A byte that is no text spoils its line alone.
+    text = content.decode("utf-8", "replace")
+    return read_query_set(text.splitlines(), path.name, schemas, on_bad)
 
 
 def _place(error: QuerySetError) -> tuple[int, int]:

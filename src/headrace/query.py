@@ -260,11 +260,11 @@ class QueryHandle:
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        return self._state.reports[-1] if self._state.reports else None
+        return self._state.last_progress
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
-        return list(self._state.reports)
+        return self._state.recent_progress
 
     def exception(self) -> HeadraceError | None:
         """Why it failed, or None."""

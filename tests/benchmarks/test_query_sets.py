@@ -237,6 +237,23 @@ def test_the_number_of_schemas_is_found_by_the_attributes_of_all_queries() -> No
         read_query_set([of_four.format("a"), of_four.format("s")])
 
 
+def test_a_bad_line_is_told_and_the_others_are_read(tmp_path: Path) -> None:
+    of_four = f'Query::from("example4").filter(Attribute("s")<1){SINK}'
+    lines = [FROM + SINK, "Query::", of_four, f"{FROM}.nothing(){SINK}", "\ufffd", FROM + SINK]
+    bad: list[QuerySetError] = []
+    queries = read_query_set(lines, "some.txt", on_bad=bad.append)
+    # The attribute s is that of four schemas, by which one line fewer is bad.
+    assert [query.name for query in queries] == ["q1", "q3", "q6"]
+    assert [error.position and error.position.line for error in bad] == [2, 4, 5]
+    with pytest.raises(QuerySetError, match="line 2"):
+        read_query_set(lines)
+    path = tmp_path / "set.txt"
+    path.write_bytes((FROM + SINK).encode() + b"\n\xff\xfe\n" + (FROM + SINK).encode())
+    bad.clear()
+    assert len(read_query_set_file(path, on_bad=bad.append)) == 2
+    assert len(bad) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -16,13 +16,17 @@ from headrace.engine.ingest.standstills import Standstills
 from headrace.engine.introspection.progress import (
     Progress,
     epoch_progress,
-    query_progress,
+    query_facts,
     waiting_status,
 )
 from headrace.errors import HeadraceError
 from headrace.names import folded
 
 _LOG = logging.getLogger("headrace")
+#: How many figures of queries the reports of epochs hold together; the last one stays in any case.
+_MOST_FIGURES = 1_000_000
+#: An epoch of a runner, and what its queries need: those that run the same share it.
+_FactsKey = tuple[int, int, frozenset[str]]
 
 
 @dataclass(frozen=True)
@@ -46,20 +50,22 @@ class Reporting:
         self.epochs.append(
             epoch_progress(report, {s: r.source.shown for s, r in self.streams.items()})
         )
+        _bound(self.epochs)
         warnings = self._notice_standstills(report)
+        facts: dict[_FactsKey, Progress] = {}
         for name in self.runner.queries:
-            self._add_progress(name, report, self.runner, warnings.get(name))
+            self._add_progress(name, report, self.runner, facts, warnings.get(name))
         for name, own in report.branches.items():
             if name in self.runner.branches.runners:
                 own.seconds["total"] = report.seconds["total"]
-                self._add_progress(name, own, self.runner.branches.runners[name])
+                self._add_progress(name, own, self.runner.branches.runners[name], facts)
         self._tell_waiting()
 
     def on_replay(self, name: str, report: EpochReport) -> None:
         """A query has repeated an epoch that it had missed."""
         self._tell_failures(report)
         if name in self.runner.branches.runners:
-            self._add_progress(name, report, self.runner.branches.runners[name])
+            self._add_progress(name, report, self.runner.branches.runners[name], {})
         self._tell_waiting()
 
     def on_paused(self, paused: Mapping[str, str]) -> None:
@@ -103,12 +109,21 @@ class Reporting:
                 state.warning = publishing.error.message
 
     def _add_progress(
-        self, name: str, report: EpochReport, runner: EpochRunner, warning: str | None = None
+        self,
+        name: str,
+        report: EpochReport,
+        runner: EpochRunner,
+        facts: dict[_FactsKey, Progress],
+        warning: str | None = None,
     ) -> None:
+        """Tell a query of an epoch; queries that run the same have the same ``facts`` to tell."""
         entry = self._entry(name)
         entry.state.warning = warning
         counters, streams = runner.plan.late_counters[name], entry.sink.streams()
-        entry.state.add(query_progress(name, report, streams, counters, runner.state, warning))
+        key = id(report), id(counters), streams
+        if key not in facts:
+            facts[key] = query_facts(report, streams, counters, runner.state)
+        entry.state.add(facts[key], report.rows_out.get(name, 0), warning)
 
     def _notice_standstills(self, report: EpochReport) -> dict[str, str]:
         """By query, what to say of a watermark that stands still while rows come in."""
@@ -122,3 +137,10 @@ class Reporting:
 
     def _entry(self, name: str) -> Entry:
         return self.entries[folded(name)]
+
+
+def _bound(epochs: deque[Progress]) -> None:
+    """Forget the oldest reports: with thousands of queries each is thousands of figures."""
+    figures = sum(len(epoch["rowsOut"]) for epoch in epochs)
+    while figures > _MOST_FIGURES and len(epochs) > 1:
+        figures -= len(epochs.popleft()["rowsOut"])

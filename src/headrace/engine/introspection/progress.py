@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,21 @@ from headrace.errors import HeadraceError, QueryError
 from headrace.state.committed import Committed
 
 Progress = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProgress:
+    """One query's report of an epoch: what is its own, beside the facts that others share."""
+
+    facts: Progress
+    rows: int
+    total: int
+    warning: str | None
+
+    def to_json(self, name: str) -> Progress:
+        own = {"numOutputRows": self.rows, "warning": self.warning, "totalOutputRows": self.total}
+        # Whoever gets it may change it.
+        return {**copy.deepcopy(self.facts), "name": name, **own}
 
 
 @dataclass
@@ -32,19 +48,27 @@ class QueryState:
     waiting: dict[str, Any] | None = None
     error: HeadraceError | None = None
     total_rows: int = 0
-    reports: deque[Progress] = field(default_factory=deque)
+    reports: deque[OwnProgress] = field(default_factory=deque)
 
     def begin(self) -> None:
         """It runs from now on; what troubled an earlier run is no more."""
         self.message, self.warning, self.paused = "running", None, {}
         self.waiting = self.error = None
 
-    def add(self, progress: Progress) -> None:
-        self.total_rows += progress["numOutputRows"]
-        progress["totalOutputRows"] = self.total_rows
-        self.reports.append(progress)
+    def add(self, facts: Progress, rows: int, warning: str | None) -> None:
+        """An epoch is over, of which others have the same facts to tell."""
+        self.total_rows += rows
+        self.reports.append(OwnProgress(facts, rows, self.total_rows, warning))
         while len(self.reports) > self.retained:
             self.reports.popleft()
+
+    @property
+    def last_progress(self) -> Progress | None:
+        return self.reports[-1].to_json(self.name) if self.reports else None
+
+    @property
+    def recent_progress(self) -> list[Progress]:
+        return [report.to_json(self.name) for report in list(self.reports)]
 
     def fail(self, error: HeadraceError) -> None:
         self.error, self.active, self.message = error, False, "failed"
@@ -92,29 +116,29 @@ def epoch_progress(report: EpochReport, spellings: Mapping[str, str]) -> Progres
     }
 
 
-def query_progress(
-    name: str,
+def query_facts(
     report: EpochReport,
     streams: frozenset[str],
     stores: Mapping[str, Iterable[str]],
     state: Committed,
-    warning: str | None = None,
 ) -> Progress:
-    """One query's share of an epoch. ``stores`` gives its arrangements and their late counters."""
+    """What an epoch was to all queries of these streams and stores. ``stores`` gives arrangements,
+    and the counters of what is late in them."""
     seconds = report.seconds.get("total", 0.0)
     rows = sum(report.rows_in.get(stream, 0) for stream in streams)
     watermark = state.clocks.at(streams)
     arranged = [state.arrangements[s] for s in stores if s in state.arrangements]
     return {
-        "name": name,
+        # Each query's own, and here for their places.
+        "name": "",
         "epoch": report.epoch,
         "timestamp": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "numInputRows": rows,
         "processedRowsPerSecond": rows / seconds if seconds else 0.0,
-        "numOutputRows": report.rows_out.get(name, 0),
+        "numOutputRows": 0,
         "watermark": None if watermark is None else timestamp(watermark),
         "idleStreams": sorted(report.idle & streams),
-        "warning": warning,
+        "warning": None,
         "lateRows": sum(
             report.late.get((store, counter), 0)
             for store, counters in stores.items()
@@ -125,7 +149,7 @@ def query_progress(
         "stateBytes": sum(a.size for a in arranged),
         "durationMs": {
             "triggerExecution": round(seconds * 1_000),
-            "output": round(report.seconds.get(f"output {name}", 0.0) * 1_000),
+            "output": 0,
         },
     }
 
