@@ -136,7 +136,10 @@ def test_parts_of_probe_order_are_chosen_by_name() -> None:
 @pytest.mark.slow
 def test_merging_runs(spark: SparkSession, tmp_path: Path) -> None:
     report, done = run_tiny("merging", spark, tmp_path)
-    *planned, ran = report["cases"]
+    *planned, ran, many = report["cases"]
+    assert many["case"] == "many/12 queries in 4 groups"
+    assert many["notes"]["many"]["median epoch while they come, seconds"] > 0
+    assert many["notes"]["planning"]["adding one, ms"] > 0
     parts = {case["case"].split("/")[0] for case in planned}
     # The published sets are not on every machine.
     assert parts | {"sets"} == {"sets", "queries", "sources", "distinct", "overlap", "churn"}
