@@ -57,6 +57,15 @@ def hot(chance: random.Random, number: int) -> tuple[int, int]:
     return (0, 0) if number % 3 == 0 else spread(chance, number)
 
 
+def nearly_all_hot(chance: random.Random, number: int) -> tuple[int, int]:
+    return (0, 0) if number % 10 < 8 else spread(chance, number)
+
+
+def rarely_hot(chance: random.Random, number: int) -> tuple[int, int]:
+    """Two rows in 240 have the value that nearly all of another stream have."""
+    return (0, 0) if number % 133 == 7 else spread(chance, number)
+
+
 def correlated(chance: random.Random, number: int) -> tuple[int, int]:
     """The second key follows from the first, though each by itself looks as ever."""
     k = chance.randrange(30)
@@ -78,7 +87,7 @@ PHASES: Mapping[str, tuple[Keys, Keys, Keys]] = {
     "a and b correlated, c apart": (correlated, correlated, apart),
     "b and c correlated, a apart": (apart, correlated, correlated),
     "a and c correlated, b apart": (correlated, apart, correlated),
-    "alike again": (spread, spread, spread),
+    "hot in a, rarely in b": (nearly_all_hot, rarely_hot, spread),
     "hot in b and c": (spread, hot, hot),
 }
 
