@@ -82,7 +82,8 @@ def _positive_duration(text: str) -> int:
 
 
 def _rules(text: str) -> frozenset[str]:
-    switchable = (*RULES, *JOIN_RULES, *DECISION_NAMES)
+    rules = (name for name, rule in RULES.items() if not rule.always)
+    switchable = (*rules, *JOIN_RULES, *DECISION_NAMES)
     names = frozenset(name.strip() for name in text.split(",") if name.strip())
     for name in sorted(names - set(switchable)):
         near = get_close_matches(name, switchable, 1)

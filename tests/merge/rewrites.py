@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.optimizer.substitute import definitions, identity, substituted
 from headrace.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal, Named
 from headrace.plan.nodes import (
     Aggregate,
@@ -26,6 +25,7 @@ from headrace.plan.nodes import (
     SameWindow,
     Union,
 )
+from headrace.plan.substitute import definitions, identity, substituted
 from headrace.plan.types import BIGINT, BOOLEAN, STRING
 from tests.merge.generate import arithmetic, truth, whole, wide
 

@@ -56,11 +56,10 @@ from tests.support.oracle_batch import (
 from tests.support.oracle_sessions import SessionRow, Watermarks, held_back, run_sessions
 from tests.support.oracle_times import (
     Tree,
-    below_filters,
     closing_lag,
     join_lag,
+    joined_below,
     open_sessions_of,
-    same_operator,
 )
 
 
@@ -421,7 +420,9 @@ class _Run:
         if node.kind.keeps_left or node.kind.keeps_right:
             raise NotImplementedError("a state-based join is inner")
         marks = self.trees.get(id(node)) or self.watermarks(node, 0)
-        for child in map(below_filters, (node.left, node.right)):
+        for child in (node.left, node.right):
+            while isinstance(child, Filter | Project):
+                child = child.input
             if isinstance(child, Join) and child.time is None and len(child.streams()) > 1:
                 self.trees[id(child)] = marks
         pairs = self.pairs(node, *self.sides(node))
@@ -445,13 +446,12 @@ class _Run:
         below = open_sessions_of(node, node.time.left.name)
         marks = self.trees.get(id(node)) or self.watermarks(node, Tree.of(node).lag, below)
         wm = self.watermark_table(marks)
-        for child in (node.left, node.right):
-            if same_operator(node, child):
-                self.trees[id(child)] = marks
+        inner = [joined_below(node, child) for child in (node.left, node.right)]
+        self.trees |= {id(join): marks for join in inner if join is not None}
         left, right = self.sides(node)
-        if not same_operator(node, node.left):
+        if inner[0] is None:
             left = self.on_time(node, left, "left", wm)
-        if not same_operator(node, node.right):
+        if inner[1] is None:
             right = self.on_time(node, right, "right", wm)
         pairs = self.pairs(node, left, right)
         left_alone = right_alone = ""

@@ -9,8 +9,8 @@ None of this is taken from the planner, which says the same in its own way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import inf
 
 from headrace.plan.expressions import Call, Column
@@ -47,24 +47,55 @@ class Input:
 
 @dataclass(frozen=True)
 class Tree:
-    """The inputs of a tree of joins that is one operator, and its conditions on time."""
+    """The inputs of a tree of joins that is one operator, and its conditions on time.
+
+    ``names`` are the columns of its topmost join as the tree names them: what a derived table in
+    between calls otherwise is the same column, and what it computes is none.
+    """
 
     inputs: tuple[Input, ...]
     times: tuple[JoinTime, ...]
+    names: Mapping[str, str]
 
     @classmethod
     def of(cls, join: Join) -> Tree:
         inputs: list[Input] = []
         times: list[JoinTime] = []
-        for child, schema in ((join.left, join.left_schema), (join.right, join.right_schema)):
-            inner = below_filters(child)
-            if isinstance(inner, Join) and same_operator(join, inner):
-                tree = cls.of(inner)
-                inputs += tree.inputs
-                times += tree.times
-            else:
+        names: dict[str, str] = {}
+        for child, schema, mark in (
+            (join.left, join.left_schema, "<"),
+            (join.right, join.right_schema, ">"),
+        ):
+            inner = joined_below(join, child)
+            if inner is None:
                 inputs.append(Input(child, schema.names))
-        return cls(tuple(inputs), (*times, *join.times))
+                names |= {name: name for name in schema.names}
+                continue
+            # A derived table may use an alias that is used around it as well.
+            tree = cls.of(inner).marked(mark if below_filters(child) is not inner else "")
+            inputs += tree.inputs
+            times += tree.times
+            for outer, own in zip(schema.names, child.schema.names, strict=True):
+                column = handed_on(child, own, inner)
+                if column in tree.names:
+                    names[outer] = tree.names[column]
+        for time in join.times:
+            left, right = (replace(c, name=names[c.name]) for c in (time.left, time.right))
+            times.append(replace(time, left=left, right=right))
+        return cls(tuple(inputs), tuple(times), names)
+
+    def marked(self, mark: str) -> Tree:
+        """The same with names of its own."""
+
+        def own(time: JoinTime) -> JoinTime:
+            left, right = (replace(c, name=mark + c.name) for c in (time.left, time.right))
+            return replace(time, left=left, right=right)
+
+        return Tree(
+            tuple(Input(one.node, tuple(mark + name for name in one.names)) for one in self.inputs),
+            tuple(map(own, self.times)),
+            {name: mark + inner for name, inner in self.names.items()},
+        )
 
     def time_of(self, index: int) -> str | None:
         """The column of an input by which the conditions go."""
@@ -245,7 +276,7 @@ def _join_lags(node: Join, borders: Hopping | None) -> Lags:
             together = {index} if borders is None else tree.held_together(index, borders)
             age = tree.age(index, together)
             if name is not None and age is not None:
-                found[name] = age
+                found |= {outer: age for outer, own in tree.names.items() if own == name}
         left, right = side_lags(node)
         for one, other_key in node.keys:
             names = [key.name if isinstance(key, Column) else "" for key in (one, other_key)]
@@ -281,6 +312,28 @@ def below_filters(node: Node) -> Node:
     while isinstance(node, Filter):
         node = node.input
     return node
+
+
+def joined_below(node: Join, child: Node) -> Join | None:
+    """The join below an input that is part of the same operator: derived tables, which go row by
+    row, do not part the two."""
+    while isinstance(child, Filter | Project):
+        child = child.input
+    return child if isinstance(child, Join) and same_operator(node, child) else None
+
+
+def handed_on(node: Node, name: str, join: Join) -> str:
+    """The column of a join below that a column is, or whose instant it is; else an empty name."""
+    while node is not join:
+        if isinstance(node, Project):
+            expr = next(c.expr for c in node.columns if c.name == name)
+            if isinstance(expr, Call) and expr.function == "window_time":
+                expr = expr.arguments[0]
+            if not isinstance(expr, Column):
+                return ""
+            name = expr.name
+        (node,) = node.inputs
+    return name
 
 
 def same_operator(node: Join, child: Node) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from headrace.optimizer.substitute import identity
 from headrace.plan.nodes import Node, Project, Source, Table
+from headrace.plan.substitute import identity
 from headrace.plan.types import DataType, Schema
 from tests.support.plans import DOUBLES, INTEGERS, STRINGS
 

@@ -27,8 +27,10 @@ from headrace.optimizer.rules import (
     largest_window_only,
     make_outer_join_inner,
     merge_filters,
+    merge_projection_into_aggregate,
     merge_projections,
     prune_columns,
+    pull_projection_above_join,
     push_filter_into_join,
     push_filter_through_aggregate,
     push_filter_through_project,
@@ -53,8 +55,16 @@ __all__ = [
 STAGES: tuple[Stage, ...] = (
     Stage(
         "normalise",
-        "first, so that every later rule meets one spelling of a condition",
-        (fold_constants.RULE, merge_filters.RULE),
+        "first, so that every later rule meets one spelling: of a condition, and of joins, between "
+        "which nothing stands that goes row by row",
+        (
+            fold_constants.RULE,
+            push_filter_through_project.RULE,
+            pull_projection_above_join.RULE,
+            merge_filters.RULE,
+            merge_projections.RULE,
+            merge_projection_into_aggregate.RULE,
+        ),
     ),
     Stage(
         "push filters and columns down",

@@ -20,6 +20,7 @@ Paper: Window Join Reordering, Section 2.2.
 from __future__ import annotations
 
 from headrace.errors import PlanError
+from headrace.plan.derived_tables import looked_through
 from headrace.plan.expressions import Call, Column, Expr
 from headrace.plan.join_graph import JoinGraph, is_graph, join_graph
 from headrace.plan.nodes import (
@@ -91,7 +92,8 @@ def _event_times(node: Node, grid: Hopping | None) -> Times:
                 if all(lag is not None for lag in lags)
             }
         case Join():
-            return _join_times(node, grid)
+            flat = looked_through(node)
+            return _join_times(node, grid) if flat is None else event_times(flat, grid)
         case _:
             raise PlanError(f"no event time is defined for {type(node).__name__}")
 
@@ -142,6 +144,10 @@ def untimed_inputs(node: Join) -> tuple[str, ...]:
     forgotten."""
     if not is_graph(node):
         return ()
+    flat = looked_through(node)
+    if flat is not None:
+        assert isinstance(flat.input, Join)
+        return untimed_inputs(flat.input)
     return tuple(
         leaf.name
         for leaf in join_graph(node).leaves

@@ -11,10 +11,10 @@ from headrace.cost.early_aggregation import MOST_LISTED, choices, plan_name
 from headrace.optimizer.early.guards import may_fail
 from headrace.optimizer.early.sets import EarlySet, early_sets, stays_above
 from headrace.optimizer.early.shape import AggregationJoin
-from headrace.optimizer.substitute import by_position, substituted
 from headrace.plan.durations import format_duration
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import Aggregate, Join, Node
+from headrace.plan.substitute import by_position, substituted
 from headrace.plan.text import windows_text
 from headrace.stats.figure import Estimated
 

@@ -26,8 +26,8 @@ from headrace.optimizer.early.aggregates import SCALED
 from headrace.optimizer.early.factors import Factored, factored
 from headrace.optimizer.early.guards import guard, may_fail
 from headrace.optimizer.early.shape import AggregationJoin
-from headrace.optimizer.substitute import by_position, substituted
 from headrace.plan.expressions import AggregateCall, Call, Column, Expr, Literal, Named, conjunction
+from headrace.plan.substitute import by_position, substituted
 from headrace.plan.types import BOOLEAN
 
 

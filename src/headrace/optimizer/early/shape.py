@@ -19,7 +19,6 @@ from headrace.names import folded
 from headrace.optimizer.early.aggregates import group_by_values, needs_rows
 from headrace.optimizer.early.guards import may_fail
 from headrace.optimizer.safety import key_can_raise
-from headrace.optimizer.substitute import definitions, substituted
 from headrace.plan.expressions import AggregateCall, Call, Column, Expr, Named, conjuncts
 from headrace.plan.join_graph import JoinGraph, Leaf, is_graph, join_graph
 from headrace.plan.nodes import (
@@ -35,6 +34,7 @@ from headrace.plan.nodes import (
     Source,
     Union,
 )
+from headrace.plan.substitute import definitions, substituted
 from headrace.plan.times import event_times, held_back_by
 from headrace.plan.windows import (
     Hopping,

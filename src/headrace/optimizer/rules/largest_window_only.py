@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 from headrace.optimizer.joins.largest_window import ONLY, largest, only_window, shared_ends
 from headrace.optimizer.rule import Rule
 from headrace.optimizer.safety import can_raise, is_movable
-from headrace.optimizer.substitute import by_position, identity, substituted
 from headrace.plan.expressions import Call, Column, Expr, Literal, Named, conjunction, conjuncts
 from headrace.plan.join_graph import has_table
 from headrace.plan.nodes import (
@@ -46,6 +45,7 @@ from headrace.plan.nodes import (
     Union,
     qualified,
 )
+from headrace.plan.substitute import by_position, identity, substituted
 from headrace.plan.times import aggregate_lag, event_times, join_lag
 from headrace.plan.types import BIGINT, BOOLEAN
 from headrace.plan.windows import Hopping

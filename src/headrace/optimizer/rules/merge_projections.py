@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from headrace.optimizer.rule import Rule
 from headrace.optimizer.safety import is_deterministic
-from headrace.optimizer.substitute import definitions, substituted
 from headrace.plan.expressions import Column, Expr, Literal, Named
 from headrace.plan.nodes import Node, Project
+from headrace.plan.substitute import definitions, substituted
 
 
 def merge_projections(node: Node) -> Node | None:

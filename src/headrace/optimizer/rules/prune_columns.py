@@ -20,7 +20,6 @@ from dataclasses import replace
 
 from headrace.errors import PlanError
 from headrace.optimizer.rule import Rule
-from headrace.optimizer.substitute import identity
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import (
     Aggregate,
@@ -33,6 +32,7 @@ from headrace.plan.nodes import (
     Table,
     Union,
 )
+from headrace.plan.substitute import identity
 from headrace.plan.times import event_times
 from headrace.plan.types import Schema
 

@@ -21,9 +21,9 @@ from dataclasses import replace
 
 from headrace.optimizer.rule import Rule
 from headrace.optimizer.safety import is_movable
-from headrace.optimizer.substitute import by_position, substituted
 from headrace.plan.expressions import Column, Expr, conjunction, conjuncts
 from headrace.plan.nodes import Filter, Join, JoinKind, Node, SameSession
+from headrace.plan.substitute import by_position, substituted
 
 
 def push_filter_into_join(node: Node) -> Node | None:

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from headrace.optimizer.rule import Rule
 from headrace.optimizer.safety import is_movable
-from headrace.optimizer.substitute import definitions, substituted
 from headrace.plan.expressions import Expr, conjunction, conjuncts
 from headrace.plan.nodes import Aggregate, Filter, Node
+from headrace.plan.substitute import definitions, substituted
 
 
 def push_filter_through_aggregate(node: Node) -> Node | None:

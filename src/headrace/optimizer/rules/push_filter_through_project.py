@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from headrace.optimizer.rule import Rule
 from headrace.optimizer.safety import is_deterministic, is_movable
-from headrace.optimizer.substitute import definitions, substituted
 from headrace.plan.expressions import conjunction, conjuncts
 from headrace.plan.nodes import Filter, Node, Project
+from headrace.plan.substitute import definitions, substituted
 
 
 def push_filter_through_project(node: Node) -> Node | None:

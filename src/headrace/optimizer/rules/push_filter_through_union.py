@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from headrace.optimizer.rule import Rule
 from headrace.optimizer.safety import is_deterministic
-from headrace.optimizer.substitute import by_position, substituted
 from headrace.plan.nodes import Filter, Node, Union
+from headrace.plan.substitute import by_position, substituted
 
 
 def push_filter_through_union(node: Node) -> Node | None:

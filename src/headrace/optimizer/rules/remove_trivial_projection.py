@@ -6,8 +6,8 @@ Project [a, b] (t with the columns a, b)   →   t
 from __future__ import annotations
 
 from headrace.optimizer.rule import Rule
-from headrace.optimizer.substitute import identity
 from headrace.plan.nodes import Node, Project
+from headrace.plan.substitute import identity
 
 
 def remove_trivial_projection(node: Node) -> Node | None:
