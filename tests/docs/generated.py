@@ -135,7 +135,8 @@ def decisions_part() -> str:
 
 def switches_part() -> str:
     """All names of rules and decisions that can be turned off."""
-    rules = dict.fromkeys(rule.name for stage in STAGES for rule in stage.rules)
+    switchable = (rule for stage in STAGES for rule in stage.rules if not rule.always)
+    rules = dict.fromkeys(rule.name for rule in switchable)
     return "\n".join(
         (
             f"- rules of the optimizer: {_words(rules)}",
