@@ -2,7 +2,7 @@
 
 ``STAGES`` is the architecture: what runs, in which order, and why there. Each rule is one file in
 ``rules``, named like the rule; ``rule`` says what one is, ``driver`` runs them, checks them and
-keeps the trace; ``safety`` says which expressions may move, and ``substitute`` carries them.
+keeps the trace; ``safety`` says which expressions may move.
 ``demands`` are what a query asks for by hints, and ``advice`` is what its user could change.
 
 The other rooms are searches, by which the planner decides while queries run: ``windows`` (which
