@@ -19,6 +19,7 @@ from headrace.merge.containing_operators import ContainingOperators
 from headrace.merge.global_plan import GlobalPlan, SharedOperator
 from headrace.merge.solver import SOLVER_STEPS
 from headrace.merge.strategies import Matcher, MeaningMatcher, MergeStrategy, make_matcher
+from headrace.plan.derived_tables import reaches_into
 from headrace.plan.expressions import Column, Named, conjuncts
 from headrace.plan.join_graph import belongs
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Sink
@@ -245,7 +246,10 @@ class Merging:
             return given
         adapted = self._adapted(below, given)
         # Joins of joins are one operator, with one rule of lateness: what was part of it stays so.
-        if isinstance(node, Join) and belongs(node, given) != belongs(node, adapted):
+        if isinstance(node, Join) and (
+            belongs(node, given) != belongs(node, adapted)
+            or reaches_into(node, given) != reaches_into(node, adapted)
+        ):
             return given
         return adapted
 

@@ -49,7 +49,7 @@ def looked_through(node: Join) -> Project | None:
     current = node if inputs == node.inputs else node.with_inputs(inputs)
     columns: tuple[Named, ...] | None = None
     while isinstance(current, Join):
-        above = carried_above(current, lambda join, _, project: is_between(join, project))
+        above = carried_above(current, lambda join, _, project: reaches_into(join, project))
         if above is None:
             break
         values = definitions(above.columns)
@@ -82,7 +82,7 @@ def _pulled(node: Join, on_left: bool, may_move: MayMove) -> Project | None:
     own_times = {_own_name(node, on_left, time) for time in _times(node, on_left)}
     computed = {name: values[name] for name in own_times if not isinstance(values[name], Column)}
     for name, expr in computed.items():
-        if is_between(node, project):
+        if reaches_into(node, project):
             below, time = _with_column(below, name, expr)
         else:
             below, time = _with_times(below, name, expr)
@@ -105,9 +105,9 @@ def _pulled(node: Join, on_left: bool, may_move: MayMove) -> Project | None:
     return _above(node, on_left, below, alias, moved)
 
 
-def is_between(node: Join, project: Project) -> bool:
-    """Whether the projection parts two joins of one tree."""
-    return any(isinstance(n, Join) and belongs(node, n) for n in _row_by_row(project))
+def reaches_into(node: Join, side: Node) -> bool:
+    """Whether an input of a join is one of the same tree, maybe below derived tables."""
+    return any(isinstance(n, Join) and belongs(node, n) for n in _row_by_row(side))
 
 
 def _row_by_row(node: Node) -> Iterator[Node]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from headrace.optimizer.rule import Rule
 from headrace.optimizer.safety import is_deterministic, is_movable
-from headrace.plan.derived_tables import carried_above, is_between
+from headrace.plan.derived_tables import carried_above, reaches_into
 from headrace.plan.expressions import Column
 from headrace.plan.nodes import Join, Node, Project, SameSession
 
@@ -44,7 +44,7 @@ def _may_move(node: Join, on_left: bool, project: Project) -> bool:
         return False
     if not all(map(is_deterministic, exprs)):
         return False
-    return is_between(node, project) or all(map(is_movable, exprs))
+    return reaches_into(node, project) or all(map(is_movable, exprs))
 
 
 def _keeps_keys(node: Join, on_left: bool, project: Project) -> bool:
