@@ -6,8 +6,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.engine.execution.duckdb.meanings import Untranslatable, duckdb_type
+from headrace.engine.execution.duckdb.meanings import duckdb_type
 from headrace.engine.execution.duckdb.render import duckdb_expression
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.optimizer import optimize
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Table

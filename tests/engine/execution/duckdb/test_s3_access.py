@@ -9,9 +9,9 @@ import pyarrow.fs
 import pytest
 from pyspark import cloudpickle
 
-from headrace.engine.execution.duckdb.meanings import Untranslatable
 from headrace.engine.execution.duckdb.remote_files import Access, store_of
 from headrace.engine.execution.duckdb.s3_access import options_of, s3_access
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 
 KEYS = {"fs.s3a.access.key": "AKIA-ME", "fs.s3a.secret.key": "very secret"}
 GIVEN = {"access.key": "k", "secret.key": "s"}

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness.data import EVENTS_SCHEMA, EventFiles
 from headrace import Headrace
-from headrace.engine.execution.duckdb.meanings import Untranslatable
 from headrace.engine.execution.duckdb.stores import FORGIVEN, Stores, access_to
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.engine.execution.executor import Executor
 from headrace.settings import read_settings
 from tests.support.engine import forced

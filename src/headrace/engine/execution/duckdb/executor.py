@@ -32,7 +32,7 @@ from headrace.engine.execution.duckdb import (
     remote_files,
 )
 from headrace.engine.execution.duckdb.answers import Answers
-from headrace.engine.execution.duckdb.meanings import Untranslatable
+from headrace.engine.execution.duckdb.calendars import reads_clocks
 from headrace.engine.execution.duckdb.pieces import (
     Cutter,
     TaskPiece,
@@ -45,6 +45,7 @@ from headrace.engine.execution.duckdb.remote_files import store_of
 from headrace.engine.execution.duckdb.splits import Cut
 from headrace.engine.execution.duckdb.stores import Stores, Trial
 from headrace.engine.execution.duckdb.translation import Translated, translate
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.engine.execution.spark_errors import one_line
 from headrace.errors import HeadraceError, QueryError
 from headrace.operators.inputs import Inputs, all_paths
@@ -75,6 +76,10 @@ class TaskOutcome:
     written: Written | None = None
 
 
+#: Names of the time zone in which tasks take times apart.
+_UTC = ("UTC", "Etc/UTC", "GMT", "+00:00", "Z", "Etc/GMT")
+
+
 @dataclass
 class Learnt:
     """What was found out while writes ran: which stores tasks reach, and what failed in them.
@@ -103,6 +108,7 @@ class BucketExecutor:
         self._tasks = session.sparkContext.defaultParallelism
         self._cutter = Cutter(settings, self._tasks)
         self._never = _why_never(session, settings)
+        self._in_utc = session.conf.get("spark.sql.session.timeZone", "") in _UTC
         self.learnt = learnt or Learnt(Stores(session))
         self._sizes: dict[str, int] = {}
         self._asked: set[str | None] = set()
@@ -171,6 +177,10 @@ class BucketExecutor:
         reason = self._never or self.learnt.failed.get(label)
         if reason is not None:
             raise Untranslatable(reason)
+        if not self._in_utc:
+            queries = [write.query] if write.inner is None else [write.query, write.inner.query]
+            if any(map(reads_clocks, queries)):
+                raise Untranslatable("a time of day, which is that of the session's time zone")
         return translate(write, self._inputs, self._size)
 
     def _check_stores(self, translated: Translated, trial: Trial | None) -> None:

@@ -1,8 +1,10 @@
 """What means the same in Spark and in DuckDB: types, operators, functions, aggregates.
 
 Each entry was proven by running both engines on generated edge cases; the test of this file does
-it again. What is not in these tables runs on Spark. Meanings are those of Spark's ANSI mode:
-where Spark raises an error DuckDB must raise one too, and Spark is then asked to say it.
+it again. Here are those that hold for whole types; ``calendars``, ``texts``, ``patterns`` and
+``decimals`` have those for which the arguments matter. What is in no table runs on Spark. Meanings
+are those of Spark's ANSI mode: where Spark raises an error DuckDB must raise one too, and Spark is
+then asked to say it.
 
 Types of a user's expressions are known (see ``type_of``). Expressions that the engine itself
 makes are of whole numbers, flags and times, and of stored columns that are only compared for
@@ -25,14 +27,11 @@ from headrace.definitions.sketches import (
     duckdb_merged_cells,
     duckdb_values_of_cells,
 )
+from headrace.engine.execution.duckdb import calendars, decimals, patterns, texts
 from headrace.engine.execution.duckdb.states import correlation, merged_moments, merged_pairs
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.plan.types import BIGINT, DataType
 from headrace.sql.render import type_of
-
-
-class Untranslatable(Exception):
-    """Something without a proven equal in DuckDB."""
-
 
 # Types
 
@@ -91,6 +90,13 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
 }
+
+
+def comparison_sign(node: exp.Expr) -> str:
+    """The sign of a comparison; empty for what is none."""
+    return _COMPARISONS.get(type(node), "")
+
+
 _LOGIC: dict[type[exp.Expr], str] = {exp.And: "AND", exp.Or: "OR"}
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _DIVISIONS: dict[type[exp.Expr], str] = {exp.Mod: "%", exp.IntDiv: "//"}
@@ -152,7 +158,8 @@ _SAFE_CASTS = {
     "int": {"bigint", "double", "string"},
     "bigint": {"double", "string"},
     "float": {"double"},
-    "date": {"string"},
+    "date": {"string", "timestamp"},
+    "timestamp": {"date"},
 }
 _NARROWING = {("bigint", "int"), ("bigint", "smallint"), ("int", "smallint"), ("bigint", "tinyint")}
 
@@ -176,6 +183,9 @@ def cast(node: exp.Cast) -> str:
         # The engine's own, a sum that is brought to its column's type, say.
         return duckdb_type(target)
     fits = target == source or target.name in _SAFE_CASTS.get(source.name, ())
+    if target.is_decimal:
+        size = decimals.size_of_operand(value)
+        fits = size is not None and decimals.holds(target.decimal_parameters, size)
     if fits or (source.name, target.name) in _NARROWING:
         return duckdb_type(target)
     raise Untranslatable(f"a cast from {source} to {target}")
@@ -313,6 +323,10 @@ _OF_MANY_ROWS = frozenset(
 )
 _TABLE = _FUNCTIONS | _AGGREGATES | _STATES
 
+#: Functions whose translation depends on their arguments: their types, or constants among them.
+_BY_ARGUMENTS = calendars.TRANSLATIONS | texts.TRANSLATIONS | patterns.TRANSLATIONS
+_SYNONYMS = {"nvl": "coalesce", "ifnull": "coalesce", "len": "length", "character_length": "length"}
+
 
 def is_aggregate(call: exp.Expr) -> bool:
     """Whether a call makes one value of many rows."""
@@ -324,7 +338,9 @@ def is_aggregate(call: exp.Expr) -> bool:
 
 def function(node: exp.Anonymous, arguments: RenderedArguments) -> str:
     """A call that means the same."""
-    name = node.name.lower()
+    name = _SYNONYMS.get(node.name.lower(), node.name.lower())
+    if name in _BY_ARGUMENTS:
+        return _BY_ARGUMENTS[name](node.expressions, arguments)
     if name not in _TABLE:
         raise Untranslatable(f"the function {name}")
     allowed, text = _TABLE[name]
@@ -339,17 +355,27 @@ def function(node: exp.Anonymous, arguments: RenderedArguments) -> str:
     if name == "shiftright" and type_of(node.expressions[0]) not in (None, BIGINT):
         raise Untranslatable("a shift of a number that is no bigint")
     if name in ("coalesce", "least", "greatest", "nullif"):
-        one_type(node.expressions)
+        arguments = of_one_type(node.expressions, arguments)
     if name == "if":
-        one_type(node.expressions[1:])
+        arguments = [arguments[0], *of_one_type(node.expressions[1:], arguments[1:])]
     return text(arguments)
 
 
-def one_type(values: list[exp.Expr]) -> None:
-    """Check that the values among which one is chosen are of one type."""
-    kinds = {kind.name for kind in map(type_of, values) if kind is not None}
-    if len(kinds - {"void"}) > 1:
-        raise Untranslatable(f"a choice among {_listed(kinds)}")
+def of_one_type(values: list[exp.Expr], rendered: RenderedArguments) -> RenderedArguments:
+    """The values among which one is chosen, at the type that all of them have in the end."""
+    kinds = {kind for kind in map(type_of, values) if kind is not None and kind.name != "void"}
+    names = {kind.name for kind in kinds}
+    if len(names) <= 1 or names <= _MIXABLE:
+        return rendered
+    sizes = [decimals.size_of_operand(v) for v in values if type_of(v) in kinds]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        raise Untranslatable(f"a choice among {_listed(names)}")
+    scale = max(size[1] for size in known)
+    digits = max(size[0] - size[1] for size in known) + scale
+    if digits > decimals.MOST_DIGITS:
+        raise Untranslatable(f"a choice among {_listed(names)}")
+    return [f"CAST({text} AS DECIMAL({digits},{scale}))" for text in rendered]
 
 
 def _argument_type(argument: exp.Expr) -> DataType | None:

@@ -10,12 +10,13 @@ import duckdb
 
 from headrace.definitions.join_tree import is_watched
 from headrace.engine.checkpoint.files import is_local, plain_path
-from headrace.engine.execution.duckdb.meanings import Untranslatable, duckdb_type, same_kind
+from headrace.engine.execution.duckdb.meanings import duckdb_type, same_kind
 from headrace.engine.execution.duckdb.parts import files_of_part, row_condition
 from headrace.engine.execution.duckdb.probe_specs import read_columns
 from headrace.engine.execution.duckdb.render import identifier
 from headrace.engine.execution.duckdb.splits import Cut
 from headrace.engine.execution.duckdb.translation import Translated
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.operators.inputs import BatchInput, FilesInput, Input, ProbedInput
 from headrace.settings import Settings
 from headrace.state.arrangement import Split

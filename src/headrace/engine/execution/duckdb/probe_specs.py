@@ -12,10 +12,11 @@ from sqlglot import exp
 from headrace.definitions.definition import sql_of
 from headrace.engine.checkpoint.files import plain_path
 from headrace.engine.execution.duckdb.local_index import DIES, KEY
-from headrace.engine.execution.duckdb.meanings import Untranslatable, duckdb_type, same_kind
+from headrace.engine.execution.duckdb.meanings import duckdb_type, same_kind
 from headrace.engine.execution.duckdb.parts import files_of_part, row_condition
 from headrace.engine.execution.duckdb.render import duckdb_expression, duckdb_query, identifier
 from headrace.engine.execution.duckdb.splits import Cut
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.operators.inputs import STORED, ProbedInput, ProbedLeaf
 from headrace.plan.expressions import Column, Expr
 from headrace.plan.types import Schema

@@ -10,16 +10,18 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from headrace.engine.execution.duckdb import calendars, decimals, patterns
 from headrace.engine.execution.duckdb.meanings import (
-    Untranslatable,
     cast,
+    comparison_sign,
     division,
     duckdb_type,
     function,
     like,
-    one_type,
+    of_one_type,
     operator,
 )
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.sql.render import type_of
 
 _JOINS = {
@@ -208,6 +210,14 @@ def duckdb_expression(node: exp.Expr) -> str:
             return f"{duckdb_expression(node.this)} FILTER (WHERE {condition})"
         case exp.Window():
             return _window(node)
+        case exp.RegexpLike():
+            return patterns.matches(node, _operand)
+        case exp.Add() | exp.Sub() if (moved := calendars.shifted(node, _operand)) is not None:
+            return moved
+        case exp.Add() | exp.Sub() | exp.Mul() if decimals.is_of_decimals(node):
+            return decimals.arithmetic(node, _operand)
+        case exp.Binary() if (sign := comparison_sign(node)) and decimals.are_two_sizes(node):
+            return decimals.comparison(node, sign, _operand)
         case exp.Binary():
             return _binary(node, operator(node))
         case exp.Var() if isinstance(node.args.get("twin"), exp.Expr):
@@ -245,13 +255,14 @@ def _in(node: exp.In) -> str:
 def _case(node: exp.Case) -> str:
     if node.this is not None:
         raise Untranslatable("CASE with a value")
-    default = node.args.get("default")
-    one_type([branch.args["true"] for branch in node.args["ifs"]] + ([default] if default else []))
+    ifs, default = node.args["ifs"], node.args.get("default")
+    values = [branch.args["true"] for branch in ifs] + ([default] if default is not None else [])
+    texts = of_one_type(values, [duckdb_expression(value) for value in values])
     branches = [
-        f"WHEN {duckdb_expression(branch.this)} THEN {duckdb_expression(branch.args['true'])}"
-        for branch in node.args["ifs"]
+        f"WHEN {duckdb_expression(branch.this)} THEN {value}"
+        for branch, value in zip(ifs, texts, strict=False)
     ]
-    last = f" ELSE {duckdb_expression(default)}" if default is not None else ""
+    last = f" ELSE {texts[-1]}" if default is not None else ""
     return f"CASE {' '.join(branches)}{last} END"
 
 

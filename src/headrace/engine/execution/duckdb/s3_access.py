@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.engine.execution.duckdb.meanings import Untranslatable
 from headrace.engine.execution.duckdb.remote_files import Access
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 
 PREFIX = "fs.s3a."
 #: Where secrets may be, which are not always in the configuration itself.

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from headrace.engine.execution.duckdb.meanings import Untranslatable, is_aggregate, same_kind
+from headrace.engine.execution.duckdb.meanings import is_aggregate, same_kind
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.plan.types import Schema
 
 

@@ -17,9 +17,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.engine.checkpoint.files import is_local
-from headrace.engine.execution.duckdb.meanings import Untranslatable
 from headrace.engine.execution.duckdb.remote_files import Access, store_of
 from headrace.engine.execution.duckdb.s3_access import PREFIX, SECRETS, options_of, s3_access
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.engine.execution.spark_errors import one_line
 
 _LOG = logging.getLogger("headrace")

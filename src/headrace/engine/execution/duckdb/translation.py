@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from headrace.definitions.definition import Sql
 from headrace.engine.checkpoint.files import is_local
-from headrace.engine.execution.duckdb.meanings import Untranslatable, duckdb_type
+from headrace.engine.execution.duckdb.meanings import duckdb_type
 from headrace.engine.execution.duckdb.probe_specs import ProbedPlan, cuts_of, plan_probed
 from headrace.engine.execution.duckdb.render import duckdb_expression, duckdb_query, identifier
 from headrace.engine.execution.duckdb.splits import Cut, cuts
+from headrace.engine.execution.duckdb.untranslatable import Untranslatable
 from headrace.operators.inputs import BatchInput, Input, Inputs, ProbedInput
 from headrace.operators.write import Write
 from headrace.plan.types import Schema
