@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.compiler.context import CompilerContext
 from headrace.compiler.physical_plan import distinct_stores
-from headrace.definitions.join_shape import JoinShape, join_shape
+from headrace.definitions.join_shape import JoinShape, join_shape, with_keys
 from headrace.definitions.lateness import Lateness
 from headrace.operators.base import Operator
 from headrace.operators.rows.delta_join import DeltaJoin, JoinInput
@@ -14,11 +16,11 @@ from headrace.operators.rows.row_store import Retention, StoredRows
 from headrace.operators.sessions.session_join import SessionJoin, SessionMembers
 from headrace.operators.sessions.session_store import SessionStore
 from headrace.plan.expressions import Column, Expr, without_casts
-from headrace.plan.join_graph import Leaf
+from headrace.plan.join_graph import JoinGraph, Leaf
 from headrace.plan.nodes import Join, JoinKind, Node, SameSession
 from headrace.plan.times import held_back_by, join_lag
 from headrace.plan.types import Schema
-from headrace.planner.probe_order import is_probed
+from headrace.planner.probe_order import is_probed, probed_graph
 from headrace.state import store_names
 
 
@@ -39,7 +41,12 @@ def compile_join(compilation: CompilerContext, node: Join) -> Operator:
     if node.kind is JoinKind.INNER:
         if not is_probed(node, shape.graph, compilation.policy):
             return pairs
-        probes = ProbeJoin(node, pairs, inputs, shape, streams, compilation.policy)
+        probed = with_keys(shape, probed_graph(shape.graph))
+        looked_up = tuple(
+            replace(one, keys=_stored_keys(one.rows, probed.graph, index))
+            for index, one in enumerate(inputs)
+        )
+        probes = ProbeJoin(node, pairs, looked_up, probed, streams, compilation.policy)
         probes.stores = pairs.stores
         return probes
     left, right = inputs
@@ -58,12 +65,7 @@ def _join_input(
     own_time = shape.own_time(index)
     time = leaf.schema.names[leaf.node.schema.names.index(own_time)]
     rows = compilation.stored_rows(leaf.node, own_time, late, retention)
-    keys = tuple(
-        (position, _stored_key(rows, leaf, key))
-        for position, members in enumerate(graph.key_classes)
-        for owner, key in members
-        if owner == index
-    )
+    keys = _stored_keys(rows, graph, index)
     names = [name for _, name in keys if name is not None]
     rows.store.counted |= set(names)
     rows.store.wish_split(names)
@@ -117,6 +119,18 @@ def held_back(compilation: CompilerContext, node: Node, time: str) -> frozenset[
         assert isinstance(store, SessionStore)
         store.holds_back = True
     return names
+
+
+def _stored_keys(
+    rows: StoredRows, graph: JoinGraph, index: int
+) -> tuple[tuple[int, str | None], ...]:
+    """The keys of an input, by the position of their class, with their columns of the store."""
+    return tuple(
+        (position, _stored_key(rows, graph.leaves[index], key))
+        for position, members in enumerate(graph.key_classes)
+        for owner, key in members
+        if owner == index
+    )
 
 
 def _stored_key(rows: StoredRows, leaf: Leaf, key: Expr) -> str | None:

@@ -6,7 +6,7 @@ order in which the user wrote them, and of the order in which they are computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -109,6 +109,13 @@ def join_shape(node: Join) -> JoinShape:
         conditions += [JoinConjunct(sql, columns) for sql in exact_condition(edge.time)]
     conditions += map(predicate_condition, graph.predicates)
     return JoinShape(graph, tuple(conditions), node.kind is not JoinKind.INNER)
+
+
+def with_keys(shape: JoinShape, graph: JoinGraph) -> JoinShape:
+    """The same with some equalities of keys as conditions, as the graph has them."""
+    more = [part for part in graph.predicates if part not in shape.graph.predicates]
+    conditions = (*shape.conditions, *map(predicate_condition, more))
+    return replace(shape, graph=graph, conditions=conditions)
 
 
 def predicate_condition(predicate: Expr) -> JoinConjunct:

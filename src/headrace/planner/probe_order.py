@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.cost.probing import (
@@ -35,9 +35,12 @@ from headrace.optimizer.probing.graph import ProbeGraph, ProbeSequence
 from headrace.optimizer.probing.sequences import sequence_text
 from headrace.optimizer.probing.strategies import STRATEGIES
 from headrace.optimizer.probing.strategy import Choice
+from headrace.optimizer.safety import can_raise
+from headrace.plan.expressions import Call
 from headrace.plan.join_graph import JoinGraph, inputs_of, join_graph, topmost_joins, with_order
 from headrace.plan.json import plan_hash
 from headrace.plan.nodes import Join, JoinKind, Node, Order
+from headrace.plan.types import BOOLEAN
 from headrace.planner.decision import Alternative, PlannedQuery, RankedPlan
 from headrace.planner.names import PROBE_ORDER
 from headrace.planner.policy import PlannerPolicy
@@ -75,7 +78,23 @@ def is_probed(join: Join, graph: JoinGraph, policy: PlannerPolicy) -> bool:
     if policy.probe_use == "never" or (policy.probe_use == "auto" and graph.timed):
         return False
     plain = join.kind is JoinKind.INNER and not join.emits_window
-    return plain and probe_graph(graph).connected
+    return plain and probe_graph(probed_graph(graph)).connected
+
+
+def probed_graph(graph: JoinGraph) -> JoinGraph:
+    """The graph by the keys that are looked up: what cannot be is a condition, if other keys tie
+    its inputs together all the same.
+
+    Indexes hold no fractions, of which 0.0 and -0.0 are equal and many are not a number. A key that
+    may raise stays one: it is computed for rows without a partner too.
+    """
+    edges = [edge for edge in graph.keys if edge.left_key.type.is_fractional]
+    conditions = tuple(Call("=", (edge.left_key, edge.right_key), BOOLEAN) for edge in edges)
+    if any(map(can_raise, conditions)):
+        return graph
+    rest = tuple(edge for edge in graph.keys if edge not in edges)
+    by_others = replace(graph, keys=rest, predicates=(*graph.predicates, *conditions))
+    return by_others if probe_graph(by_others).connected else graph
 
 
 def probe_graph(graph: JoinGraph) -> ProbeGraph:
@@ -136,7 +155,7 @@ class ProbeOrders:
         """The order asked for, or the one written, until something is known of the join. Who asks
         for an order gets it, and no other."""
         initial = inputs_of(graph.written if join.order is None else join.order)
-        probed = probe_graph(graph)
+        probed = probe_graph(probed_graph(graph))
         identity = plan_hash(join)
         history = statistics.probes.get(identity)
         if history is None or history.length != policy.probe_history:

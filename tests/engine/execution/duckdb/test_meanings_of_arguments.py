@@ -339,6 +339,8 @@ def test_choices_among_numbers(engines: Engines) -> None:
     engines.agree(
         [
             Call("coalesce", (big, number(7)), BIGINT),
+            Call("/", (broken, Literal(2.5, DOUBLE)), DOUBLE),
+            Call("/", (big, Literal(-0.5, DOUBLE)), DOUBLE),
             Call("coalesce", (small, big, broken), DOUBLE),
             Call("case", (positive, small, big), BIGINT),
             Call("case", (positive, broken, number(0)), DOUBLE),
@@ -356,6 +358,8 @@ def test_choices_among_numbers(engines: Engines) -> None:
         Call("*", (Column("x", decimal(30, 10)), Column("y", decimal(20, 5))), decimal(38, 12)),
         Call("/", (Column("x", SMALL), Column("y", SMALL)), decimal(23, 13)),
         Call("=", (Column("x", SMALL), Column("y", DOUBLE)), BOOLEAN),
+        Call("/", (Column("x", DOUBLE), Literal(0.0, DOUBLE)), DOUBLE),
+        Call("/", (Column("x", DOUBLE), Cast(text("none"), DOUBLE)), DOUBLE),
         Cast(Column("x", WIDE), SMALL),
         Call("substring", (Column("x", STRING), number(-2)), STRING),
         Call("date_format", (Column("x", TIMESTAMP), text("EEE")), STRING),

@@ -142,9 +142,19 @@ def division(node: exp.Div) -> str:
     never_zero = isinstance(divisor, exp.Anonymous) and divisor.name.lower() == "nullif"
     if isinstance(divisor, exp.Literal) and not divisor.is_string:
         never_zero = float(divisor.this) != 0
+    if isinstance(divisor, exp.Cast) and names & _FRACTIONS:
+        # A fraction is written down as a text that is cast.
+        never_zero = _is_number_but_zero(divisor.this)
     if never_zero and names <= _MIXABLE:
         return "/"
     raise Untranslatable(f"the division `{node.sql(dialect='spark')}`")
+
+
+def _is_number_but_zero(node: exp.Expr) -> bool:
+    try:
+        return isinstance(node, exp.Literal) and abs(float(node.this)) > 0
+    except ValueError:
+        return False
 
 
 # Casts
