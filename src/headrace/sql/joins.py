@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -16,6 +18,7 @@ from headrace.plan.expressions import (
     Column,
     Expr,
     Literal,
+    LiteralValue,
     conjunction,
     conjuncts,
     window_time,
@@ -86,6 +89,8 @@ class OnClause:
     windows: list[tuple[WindowCall, WindowCall, Expr]]
     bounds: list[tuple[Bound, Expr]]
     residual: list[Expr]
+    #: Pairs that ``<=>`` compares.
+    with_nulls: list[tuple[Expr, Expr]] = field(default_factory=list)
 
 
 def bind_join(
@@ -107,6 +112,7 @@ def bind_join(
     for part in ties:
         _sort_in(part, condition, sides, origins)
     time = _time(join, sides, condition, origins)
+    _keys_with_nulls(condition, time)
     _check(join, sides, kind, condition, time)
     node = Join(
         sides[0].relation.node,
@@ -262,7 +268,47 @@ def _sort_in(part: Expr, condition: OnClause, sides: tuple[Side, Side], origins:
             condition.keys.append(_key(one, other))
             _equal_windows(one, other, sides, condition)
             return
+    if isinstance(part, Call) and part.function == "<=>":
+        one, other = part.arguments
+        if right.holds(one) and left.holds(other):
+            one, other = other, one
+        if left.holds(one) and right.holds(other):
+            condition.with_nulls.append(_key(one, other))
+            return
     condition.residual.append(part)
+
+
+def _keys_with_nulls(condition: OnClause, time: JoinTime | None) -> None:
+    """``a <=> b`` as keys: equal where NULL is some value, and NULL of both or of neither.
+
+    What a session is goes by the keys, so a session join has it as a further condition.
+    """
+    for left, right in condition.with_nulls:
+        some = _SOME_VALUE.get(left.type.name)
+        if left.type.is_decimal:
+            some = decimal.Decimal(0)
+        if some is None or isinstance(time, SameSession):
+            condition.residual.append(Call("<=>", (left, right), BOOLEAN))
+            continue
+        value = Literal(some, left.type)
+        condition.keys += [
+            (
+                Call("coalesce", (left, value), left.type),
+                Call("coalesce", (right, value), left.type),
+            ),
+            (Call("isnull", (left,), BOOLEAN), Call("isnull", (right,), BOOLEAN)),
+        ]
+
+
+#: A value of each type that takes the place of NULL in a key.
+_SOME_VALUE: dict[str, LiteralValue] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), 0),
+    **dict.fromkeys(("float", "double"), 0.0),
+    "boolean": False,
+    "string": "",
+    "date": datetime.date(1970, 1, 1),
+    "timestamp": datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
+}
 
 
 def _key(left: Expr, right: Expr) -> tuple[Expr, Expr]:

@@ -174,9 +174,10 @@ def _tie(part: Expr, inputs: Sequence[_Input]) -> Tie | None:
         return Tie(part, frozenset(owners), True, False) if pair else None
     if time_bound(part, left.times, right.times) is not None:
         return Tie(part, frozenset(owners), True, False)
-    if part.function != "=" or not apart:
+    if part.function not in ("=", "<=>") or not apart:
         return None
-    timed = all(side.columns() <= left.times | right.times for side in (one, other))
+    of_times = all(side.columns() <= left.times | right.times for side in (one, other))
+    timed = of_times and part.function == "="
     raises = not (_is_plain(one) and _is_plain(other) and _compare(one, other))
     return Tie(part, frozenset(owners), timed, raises)
 

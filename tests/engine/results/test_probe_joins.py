@@ -317,6 +317,21 @@ def test_keys_that_no_index_holds_are_conditions(
     assert all(results.values())
 
 
+def test_nulls_are_equal_where_the_query_says_so(executor: Executor, tmp_path: Path) -> None:
+    """``<=>`` is a key, also of ``CROSS JOIN`` and commas with a WHERE."""
+    queries = {
+        "numbers": STAR.replace(" = ", " <=> "),
+        "texts": STAR.replace(".k = ", ".s <=> ").replace("c.k", "c.s").replace("b.k", "b.s"),
+        "days, all of them missing": "SELECT a.k, b.k AS bk FROM a, b WHERE b.d <=> a.d",
+        "one of two": "SELECT a.k, b.k AS bk FROM a CROSS JOIN b WHERE a.j = b.j AND a.k <=> b.k",
+    }
+    epochs: Epochs = [
+        {n: rows_of(5, lambda i: i if i % 3 else None, e) for n in "abc"} for e in range(2)
+    ]
+    plans = (plans_of(), plans_of(probe_use="never"))
+    assert all(check(executor, queries, epochs, tmp_path, plans).values())
+
+
 def test_spark_runs_what_tasks_cannot(spark: SparkSession, tmp_path: Path) -> None:
     """Keys that are fractions, and results that Spark alone can compute."""
     executor = tiny_executor(spark, executor="auto")
