@@ -315,11 +315,63 @@ def below_filters(node: Node) -> Node:
 
 
 def joined_below(node: Join, child: Node) -> Join | None:
-    """The join below an input that is part of the same operator: derived tables, which go row by
-    row, do not part the two."""
-    while isinstance(child, Filter | Project):
-        child = child.input
-    return child if isinstance(child, Join) and same_operator(node, child) else None
+    """The join below an input that is part of the same operator: derived tables and joins with
+    tables, which go row by row, do not part the two.
+
+    But a table does that joins several inputs by its columns, or by something computed, and whose
+    own columns the join above reads.
+    """
+    sides = (node.left, node.left_schema), (node.right, node.right_schema)
+    schema = next(schema for side, schema in sides if side is child)
+    own = dict(zip(schema.names, child.schema.names, strict=True))
+    read = {own[name] for name in _read_by(node) if name in own}
+    while True:
+        if isinstance(child, Project):
+            by_name = {column.name: column.expr for column in child.columns}
+            read = {name for one in read for name in by_name[one].columns()}
+            child = child.input
+        elif isinstance(child, Filter):
+            child = child.input
+        elif isinstance(child, Join) and not (child.left.streams() and child.right.streams()):
+            rows, columns = stream_side(child)
+            names = dict(zip(columns, rows.schema.names, strict=True))
+            if read - names.keys() and _ties_several(child):
+                return None
+            read = {names[name] for name in read if name in names}
+            child = rows
+        else:
+            return child if isinstance(child, Join) and same_operator(node, child) else None
+
+
+def stream_side(node: Join) -> tuple[Node, tuple[str, ...]]:
+    """The input of a join with a table that is no table, and its columns by the join's names."""
+    if node.left.streams():
+        return node.left, node.left_schema.names
+    return node.right, node.right_schema.names
+
+
+def _read_by(node: Join) -> set[str]:
+    exprs = [key for pair in node.keys for key in pair]
+    exprs += [column for time in node.times for column in (time.left, time.right)]
+    exprs += [] if node.residual is None else [node.residual]
+    return {name for expr in exprs for name in expr.columns()}
+
+
+def _ties_several(node: Join) -> bool:
+    """Whether a join with a table goes by something else than plain columns of one input."""
+    rows, columns = stream_side(node)
+    keys = [key for pair in node.keys for key in pair if key.columns() <= set(columns)]
+    if node.residual is not None or not all(isinstance(key, Column) for key in keys):
+        return True
+    below = rows
+    while isinstance(below, Filter | Project):
+        below = below.input
+    if not isinstance(below, Join):
+        return False
+    tree, names = Tree.of(below), dict(zip(columns, rows.schema.names, strict=True))
+    handed = [tree.names.get(handed_on(rows, names[n], below)) for k in keys for n in k.columns()]
+    owners = {i for i, one in enumerate(tree.inputs) for name in handed if name in one.names}
+    return None in handed or len(owners) != 1
 
 
 def handed_on(node: Node, name: str, join: Join) -> str:
@@ -332,7 +384,13 @@ def handed_on(node: Node, name: str, join: Join) -> str:
             if not isinstance(expr, Column):
                 return ""
             name = expr.name
-        (node,) = node.inputs
+        if isinstance(node, Join):
+            rows, columns = stream_side(node)
+            if name not in columns:
+                return ""
+            name, node = rows.schema.names[columns.index(name)], rows
+        else:
+            (node,) = node.inputs
     return name
 
 

@@ -248,7 +248,7 @@ class Merging:
         # Joins of joins are one operator, with one rule of lateness: what was part of it stays so.
         if isinstance(node, Join) and (
             belongs(node, given) != belongs(node, adapted)
-            or reaches_into(node, given) != reaches_into(node, adapted)
+            or reaches_into(node, given, False) != reaches_into(node, adapted, False)
         ):
             return given
         return adapted

@@ -6,7 +6,7 @@ they stand for, it leaves the joins next to each other, and so they are one tree
 event times as if the query had been written without it.
 
 ``optimizer.rules.pull_projection_above_join`` makes plans of this form. Event times, which are
-asked for before any rule has run, look through derived tables in the same way.
+asked for before any rule has run, look through derived tables in the same way (``one_tree``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import islice
 
 from headrace.names import folded
 from headrace.plan.expressions import Call, Column, Expr, Named, conjunction, conjuncts
-from headrace.plan.join_graph import belongs, join_graph
+from headrace.plan.join_graph import belongs, has_table, is_graph, join_graph
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Filter,
@@ -41,35 +41,6 @@ MayMove = Callable[[Join, bool, Project], bool]
 def carried_above(node: Join, may_move: MayMove) -> Project | None:
     """The join below what one of its inputs computes, if that may be; filters stay below."""
     return _pulled(node, True, may_move) or _pulled(node, False, may_move)
-
-
-def looked_through(node: Join) -> Project | None:
-    """A tree of joins without the derived tables between its joins; None where there are none."""
-    inputs = tuple(_inner_looked_through(node, side) for side in node.inputs)
-    current = node if inputs == node.inputs else node.with_inputs(inputs)
-    columns: tuple[Named, ...] | None = None
-    while isinstance(current, Join):
-        above = carried_above(current, lambda join, _, project: reaches_into(join, project))
-        if above is None:
-            break
-        values = definitions(above.columns)
-        columns = (
-            above.columns
-            if columns is None
-            else tuple(Named(c.name, substituted(c.expr, values)) for c in columns)
-        )
-        current = above.input
-    return None if columns is None else Project(current, columns)
-
-
-def _inner_looked_through(node: Join, side: Node) -> Node:
-    match side:
-        case Filter() | Project():
-            return side.with_inputs((_inner_looked_through(node, side.input),))
-        case Join() if belongs(node, side):
-            return looked_through(side) or side
-        case _:
-            return side
 
 
 def _pulled(node: Join, on_left: bool, may_move: MayMove) -> Project | None:
@@ -105,16 +76,18 @@ def _pulled(node: Join, on_left: bool, may_move: MayMove) -> Project | None:
     return _above(node, on_left, below, alias, moved)
 
 
-def reaches_into(node: Join, side: Node) -> bool:
-    """Whether an input of a join is one of the same tree, maybe below derived tables."""
-    return any(isinstance(n, Join) and belongs(node, n) for n in _row_by_row(side))
+def reaches_into(node: Join, side: Node, past_tables: bool = True) -> bool:
+    """Whether an input of a join is one of the same tree, maybe below what goes row by row."""
+    return any(isinstance(n, Join) and belongs(node, n) for n in _row_by_row(side, past_tables))
 
 
-def _row_by_row(node: Node) -> Iterator[Node]:
-    """A relation down to the first that is no filter and no projection."""
+def _row_by_row(node: Node, past_tables: bool = True) -> Iterator[Node]:
+    """A relation down to the first that is no filter, no projection and no join with a table."""
     yield node
     if isinstance(node, Filter | Project):
-        yield from _row_by_row(node.input)
+        yield from _row_by_row(node.input, past_tables)
+    elif past_tables and isinstance(node, Join) and has_table(node):
+        yield from _row_by_row(node.left if node.left.streams() else node.right)
 
 
 def below_filters(node: Node) -> Node:
@@ -306,7 +279,7 @@ def _above(
     written = [*(c.expr for c in columns), *parts, *(key for pair in keys for key in pair)]
     if any(is_large(expr) for expr in written):
         return None
-    order, below = _order(node, on_left, below)
+    order, below = forced_order(node, on_left, below)
     lower = replace(
         node,
         left=below if on_left else node.left,
@@ -326,10 +299,10 @@ def is_large(expr: Expr) -> bool:
     return sum(1 for _ in islice(expr.walk(), MOST_PARTS + 1)) > MOST_PARTS
 
 
-def _order(node: Join, on_left: bool, below: Node) -> tuple[tuple[Order, Order] | None, Node]:
+def forced_order(node: Join, on_left: bool, below: Node) -> tuple[tuple[Order, Order] | None, Node]:
     """The order that is forced, over the inputs of the tree as it is now."""
     inner = below_filters(below)
-    if not isinstance(inner, Join) or not belongs(node, inner):
+    if not isinstance(inner, Join) or not is_graph(node) or not belongs(node, inner):
         return node.order, below
     if node.order is None and inner.order is None:
         return None, below

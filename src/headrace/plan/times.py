@@ -20,7 +20,6 @@ Paper: Window Join Reordering, Section 2.2.
 from __future__ import annotations
 
 from headrace.errors import PlanError
-from headrace.plan.derived_tables import looked_through
 from headrace.plan.expressions import Call, Column, Expr
 from headrace.plan.join_graph import JoinGraph, is_graph, join_graph
 from headrace.plan.nodes import (
@@ -39,6 +38,7 @@ from headrace.plan.nodes import (
     Table,
     Union,
 )
+from headrace.plan.one_tree import looked_through
 from headrace.plan.windows import (
     Hopping,
     InheritedWindow,

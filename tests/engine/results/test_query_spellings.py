@@ -167,3 +167,63 @@ def test_spellings_of_hundreds_of_queries_have_the_same_rows(
     place: int, seeds: Seeds, executor: Executor, tmp_path: Path, tally: Tally
 ) -> None:
     tally.add(check_rows(seeds.one(place), executor, tmp_path))
+
+
+# --- Spellings that the generator does not write -------------------------------------------------
+
+
+def within(one: str, other: str) -> str:
+    return f"window({one}, '6 seconds') = window({other}, '6 seconds')"
+
+
+FLAT = (
+    "SELECT a.k AS k, a.v AS x, c.v AS y FROM a "
+    f"JOIN b ON a.k = b.k AND {within('a.ts', 'b.ts')} "
+    f"JOIN c ON a.k = c.k AND {within('a.ts', 'c.ts')}"
+)
+SAME = {
+    "USING": (
+        "SELECT k, a.v AS x, c.v AS y FROM a JOIN b USING (k) JOIN c USING (k) "
+        f"WHERE {within('a.ts', 'b.ts')} AND {within('a.ts', 'c.ts')}"
+    ),
+    "USING, below and above a CTE": (
+        "WITH d AS (SELECT k, a.v AS x, a.ts FROM a JOIN b USING (k) "
+        f"WHERE {within('a.ts', 'b.ts')}) "
+        f"SELECT k, x, c.v AS y FROM d JOIN c USING (k) WHERE {within('d.ts', 'c.ts')}"
+    ),
+    "NATURAL": (
+        "SELECT k, a.x, c.y FROM (SELECT k, v AS x, ts AS t FROM a) a "
+        "NATURAL JOIN (SELECT k, ts AS u FROM b) b "
+        "NATURAL JOIN (SELECT k, v AS y, ts AS w FROM c) c "
+        f"WHERE {within('t', 'u')} AND {within('t', 'w')}"
+    ),
+    "three derived tables in each other": (
+        "SELECT k, x, c.v AS y FROM (SELECT k, x, t FROM (SELECT * FROM (SELECT a.k, a.v AS x, "
+        f"a.ts AS t FROM a JOIN b ON a.k = b.k AND {within('a.ts', 'b.ts')}))) d "
+        f"JOIN c USING (k) WHERE {within('t', 'c.ts')}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_other_spellings_are_one_plan(name: str) -> None:
+    plans = [optimize(plan_query(sql, CATALOG).plan).plan for sql in (FLAT, SAME[name])]
+    assert plan_hash(plans[0]) == plan_hash(plans[1])
+
+
+BETWEEN = (
+    "SELECT a.v AS x, c.v AS y, i.label FROM a JOIN b ON a.k = b.k AND {ab}{first} "
+    "JOIN c ON b.k = c.k AND {bc}{second}"
+)
+
+
+@pytest.mark.parametrize("join", ["JOIN items i ON a.k = i.k", "LEFT JOIN items i ON a.k = i.k"])
+def test_a_table_between_joins_is_as_one_after_them(join: str) -> None:
+    times = {"ab": within("a.ts", "b.ts"), "bc": within("b.ts", "c.ts")}
+    texts = [
+        BETWEEN.format(**times, first=f" {join}", second=""),
+        BETWEEN.format(**times, first="", second=f" {join}"),
+    ]
+    between, after = (optimize(plan_query(sql, CATALOG).plan).plan for sql in texts)
+    assert plan_hash(between) == plan_hash(after)
+    assert graph_of(between).names == ("a", "b", "c")
