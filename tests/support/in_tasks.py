@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from headrace.engine.execution.duckdb.meanings import duckdb_type
 from headrace.engine.execution.duckdb.render import duckdb_expression
-from headrace.engine.execution.duckdb.untranslatable import Untranslatable
+from headrace.engine.execution.duckdb.untranslatable import NOT_HERE, Untranslatable
 from headrace.optimizer import optimize
 from headrace.plan.expressions import Expr
 from headrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Table
@@ -25,7 +25,9 @@ def runs_in_tasks(plan: Node) -> bool:
             return False
         try:
             for expr in _expressions(node):
-                duckdb_expression(to_sqlglot(expr))
+                if NOT_HERE in duckdb_expression(to_sqlglot(expr)):
+                    # Some values have an equal in DuckDB, and rows may have others.
+                    return False
             for field in node.schema:
                 duckdb_type(field.type)
         except Untranslatable:

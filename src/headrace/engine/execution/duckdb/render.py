@@ -218,6 +218,10 @@ def duckdb_expression(node: exp.Expr) -> str:
             return decimals.arithmetic(node, _operand)
         case exp.Binary() if (sign := comparison_sign(node)) and decimals.are_two_sizes(node):
             return decimals.comparison(node, sign, _operand)
+        case exp.IntDiv():
+            # A bigint in Spark, whatever is divided: sums look at its upper half.
+            whole = f"CAST({duckdb_expression(node.this)} AS BIGINT)"
+            return f"{whole} {operator(node)} {_operand(node.expression)}"
         case exp.Binary():
             return _binary(node, operator(node))
         case exp.Var() if isinstance(node.args.get("twin"), exp.Expr):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+#: What DuckDB says where it fails so that Spark is asked.
+NOT_HERE = "Spark alone knows"
+
 
 class Untranslatable(Exception):
     """Something without a proven equal in DuckDB."""
@@ -14,7 +17,7 @@ def where_proven(proven: str, text: str) -> str:
 
     For any other DuckDB fails, and Spark computes what was asked.
     """
-    return f"CASE WHEN coalesce({proven}, true) THEN {text} ELSE error('Spark alone knows') END"
+    return f"CASE WHEN coalesce({proven}, true) THEN {text} ELSE error('{NOT_HERE}') END"
 
 
 def constant_text(node: exp.Expr, what: str) -> str:
