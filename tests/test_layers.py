@@ -28,20 +28,23 @@ LAYERS = (
     ("planner",),
     ("settings", "functions", "explain", "yaml_nodes"),
     ("state", "builder", "pipeline"),
+    ("statements", "reading_order"),
     ("operators",),
     ("compiler",),
     ("spark_sessions",),
     ("engine", "native"),
     ("registration", "query"),
-    ("session",),
+    ("session", "client"),
     ("__init__",),
+    ("assembly",),
+    ("service",),
     ("contestants",),
     ("calibration",),
     ("cli",),
     ("__main__",),
 )
 #: Who may import PySpark.
-WITH_SPARK = {"spark_sessions", "engine", "native", "query", "session", "cli"}
+WITH_SPARK = {"spark_sessions", "engine", "native", "query", "session", "assembly", "cli"}
 #: What the engine may know of the layer that reads SQL: how expressions are written, and in which
 #: form it answers what Spark knows of a function. Never how a text is read.
 KNOWN_OF_SQL = {

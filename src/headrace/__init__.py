@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
+    from headrace.client import connect
     from headrace.session import Headrace, Query, QueryHandle
 
 __version__ = "0.1.0"
-__all__ = ["Headrace", "HeadraceError", "Query", "QueryHandle", "__version__"]
+__all__ = ["Headrace", "HeadraceError", "Query", "QueryHandle", "__version__", "connect"]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,4 +30,8 @@ def __getattr__(name: str) -> Any:
         from headrace import session
 
         return getattr(session, name)
+    if name == "connect":
+        from headrace.client import connect
+
+        return connect
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -102,9 +102,14 @@ class _WithSql:
     sql_at: Position
     sql_is_block: bool
     sql_written: Substituted | None
+    sql_in_line: bool
 
     def position_in_file(self, inside: Position) -> Position:
-        """Turn a position inside the SQL into one in the pipeline file."""
+        """Turn a position inside the SQL into one in the file or statement that holds it."""
+        if self.sql_in_line:
+            line, column = self.sql_at.line + inside.line - 1, inside.column
+            column += self.sql_at.column - 1 if inside.line == 1 else 0
+            return Position(line, column, self.sql_at.file)
         if self.sql_is_block:
             if self.sql_written is not None:
                 inside = self.sql_written.position_written(inside)
@@ -125,6 +130,7 @@ class ViewSpec(_WithSql, _Shown):
     sql_at: Position = field(compare=False)
     sql_is_block: bool = field(compare=False)
     sql_written: Substituted | None = field(default=None, compare=False, repr=False)
+    sql_in_line: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +139,8 @@ class QuerySpec(_WithSql, _Shown):
 
     name: str
     sql: str
-    output_mode: str
+    # None is the mode that suits the query.
+    output_mode: str | None
     sink: SinkSpec
     at: Position = field(compare=False)
     # Where the first line of the SQL stands, and whether its lines are lines of the file (a block
@@ -142,6 +149,8 @@ class QuerySpec(_WithSql, _Shown):
     sql_is_block: bool = field(compare=False)
     # How it stands in the file, if values from the environment were put in.
     sql_written: Substituted | None = field(default=None, compare=False, repr=False)
+    # Whether it is the rest of a statement, and begins in the middle of a line.
+    sql_in_line: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

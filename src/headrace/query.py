@@ -161,6 +161,12 @@ class Query:
     def _with_plan(self, forced: Node) -> Query:
         return Query(self._engine, self._statistics, self.plan, forced, self._views)
 
+    def alone(self) -> Query:
+        """The same query for whoever must not see what others run: it is explained as if nothing
+        else ran. It cannot be started."""
+        nobody = Engine(self._engine.spark, None, self._engine.settings)
+        return Query(nobody, self._statistics, self.plan, self._forced, self._views)
+
     @property
     def writeStream(self) -> QueryWriter:
         return QueryWriter(self)
@@ -187,6 +193,11 @@ class QueryWriter:
         advice = query_name_advice(name)
         if advice is not None:
             raise QueryError(f"{name!r} is no name for a query", hint=advice)
+        self._name = name
+        return self
+
+    def called_inside(self, name: str) -> QueryWriter:
+        """Let the engine call the query by a name that users cannot give."""
         self._name = name
         return self
 
@@ -248,6 +259,14 @@ class QueryHandle:
     @property
     def name(self) -> str:
         return self._sink.name
+
+    @property
+    def sink(self) -> Sink:
+        return self._sink
+
+    @property
+    def schema(self) -> Schema:
+        return self._sink.schema
 
     @property
     def isActive(self) -> bool:

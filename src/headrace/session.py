@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+from collections import ChainMap
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampType
 
 from headrace.engine.engine import Engine
+from headrace.engine.execution.executor import ddl
 from headrace.engine.ingest.ingest import Trigger
 from headrace.engine.ingest.registered_stream import RegisteredStream
 from headrace.engine.introspection.agreed_shapes import AgreedShapes
@@ -60,8 +64,22 @@ class Headrace:
         self._spark = session
         self._engine = Engine(session, checkpoint, self._settings())
         self._engine.ask_failed_queries = lambda: self._settings().failed_queries
-        self._catalog: dict[str, Source | Table | View] = {}
+        self._catalog: MutableMapping[str, Source | Table | View] = {}
         self._asked = self._engine.executor.session, AgreedShapes(callable_names())
+        #: Those that read what this one has, and have views of their own.
+        self._guests: list[Headrace] = []
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    def guest(self) -> Headrace:
+        """A session on the same engine that has all of this one's streams, tables and views, and
+        beside them views of its own, which nobody else sees."""
+        guest = copy.copy(self)
+        guest._catalog, guest._guests = ChainMap({}, self._catalog), []
+        self._guests.append(guest)
+        return guest
 
     def _settings(self) -> Settings:
         return read_settings(dict(self._spark.conf.getAll))
@@ -132,7 +150,8 @@ class Headrace:
         """
         known = known_as(name, self._catalog) or name
         found = self._catalog.get(known)
-        readers = [view.name for view in self._views() if _reads(view, found)]
+        views = [view for each in (self, *self._guests) for view in each._views()]
+        readers = list(dict.fromkeys(view.name for view in views if _reads(view, found)))
         if readers:
             what = "view" if isinstance(found, View) else "stream"
             raise StreamError(
@@ -142,6 +161,19 @@ class Headrace:
         if not isinstance(found, View):
             self._engine.remove_stream(name)
         del self._catalog[known]
+
+    def schema_of(self, name: str) -> Schema:
+        """The columns of a stream, table or view."""
+        known = known_as(name, self._catalog)
+        if known is None:
+            raise StreamError(f"no stream, table or view {name!r}")
+        relation = self._catalog[known]
+        return relation.plan.schema if isinstance(relation, View) else relation.schema
+
+    def columns_read(self, name: str) -> str:
+        """The columns that Spark reads of a stream or table, as its readers take them."""
+        columns = self.schema_of(name).fields
+        return ddl(Schema(tuple(c for c in columns if c.name != PROCESSING_TIME_COLUMN)))
 
     def _views(self) -> list[View]:
         return [relation for relation in self._catalog.values() if isinstance(relation, View)]

@@ -127,7 +127,7 @@ def _one_of(*choices: str) -> Callable[[str], str]:
 
 
 def _choices(text: str) -> FailedQueries:
-    words = ("retry", "skip", "drop")
+    words = ("retry", "skip", "drop", "wait")
     by_name: dict[str, str] = {}
     others: str | None = None
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -315,7 +315,8 @@ SETTINGS: tuple[Setting, ...] = (
         "",
         _choices,
         "What becomes of queries that failed, at the next start: `retry` (go on from the failed "
-        "epoch), `skip` (go on from now), `drop` (forget it), for all of them or by name as in "
+        "epoch), `skip` (go on from now), `drop` (forget it), `wait` (stay as it is while the "
+        "others run, with its place and its rows), for all of them or by name as in "
         "`a=retry,b=skip`. Without a word the start is refused and asks.",
     ),
     Setting(

@@ -55,8 +55,8 @@ def test_quickstart(
 
 
 def test_pipeline(spark: SparkSession, copied: Path, update_golden: bool) -> None:
-    from headrace.cli.assemble import assemble
-    from headrace.cli.run import start_engine, start_sinks
+    from headrace.assembly import assemble, start_sinks
+    from headrace.cli.run import start_engine
     from headrace.pipeline import load_pipeline
 
     pipeline = load_pipeline(copied / "examples" / "pipeline.yaml")

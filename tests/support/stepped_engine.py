@@ -22,12 +22,12 @@ from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.engine import Engine, RegisteredStream
 from headrace.engine.epochs.report import EpochReport
 from headrace.engine.epochs.runner import EpochRunner
+from headrace.engine.epochs.running_epoch import RunningEpoch
 from headrace.engine.execution.executor import ddl
 from headrace.engine.ingest.ingest import Trigger
 from headrace.engine.ingest.micro_batch import Batch
 from headrace.engine.sinks.base import QuerySink
 from headrace.errors import HeadraceError
-from headrace.operators.epoch import Epoch
 from headrace.operators.output_rows import OutputRows
 from headrace.operators.write import Write, Writing
 from headrace.optimizer import optimize
@@ -149,7 +149,7 @@ class _Steps:
         on_replay: Callable[[str, EpochReport], None],
     ) -> None:
         self._runner = runner
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self._settings = settings
         self._between_epochs = between_epochs
         self._on_report = on_report
@@ -165,7 +165,7 @@ class _Steps:
     def stop(self, timeout: float | None) -> bool:
         self.active = False
         self._runner.close()
-        self._checkpoint.close()
+        self.checkpoint.close()
         return True
 
     @property
@@ -177,6 +177,7 @@ class _Steps:
         """One epoch, and what happens after it."""
         needed = self._runner.sources
         report = self._runner.run({name: b for name, b in batches.items() if name in needed})
+        report.seconds["total"] = sum(report.seconds.values())
         self._on_report(report)
         self._runner.tidy(self._settings.compaction_files)
         self._between_epochs()
@@ -189,17 +190,20 @@ class _CollectingSink(QuerySink):
     def __init__(self, sink: Sink, epochs: dict[int, Answer]) -> None:
         super().__init__(sink)
         self._epochs = epochs
-        self._taken: Answer = []
+        self._taken: dict[int, Answer] = {}
 
-    def write(self, epoch: Epoch, rows: OutputRows) -> Writing[int]:
+    def write(self, epoch: RunningEpoch, rows: OutputRows) -> Writing[int]:
         written = yield Write(self.name, rows.definition.query, rows.schema, columns=rows.columns)
         assert written.table is not None
-        self._taken = arrow_rows(written.table)
+        self._taken[epoch.number] = arrow_rows(written.table)
         return written.rows
 
     def publish(self, epoch: int) -> None:
-        assert epoch not in self._epochs, f"epoch {epoch} of {self.name} comes out twice"
-        self._epochs[epoch], self._taken = self._taken, []
+        """Epochs that are repeated for a query come out with the one after them."""
+        self._taken.setdefault(epoch, [])
+        for number in [n for n in sorted(self._taken) if n <= epoch]:
+            assert number not in self._epochs, f"epoch {number} of {self.name} comes out twice"
+            self._epochs[number] = self._taken.pop(number)
 
 
 def _opened(spark: SparkSession, folder: Path, streams: Streams, settings: Settings) -> Engine:

@@ -1,8 +1,8 @@
 """The command line: thin faces over ``headrace.session``, one file per command.
 
-``main`` is the entry point. ``run``, ``explain``, ``merge``, ``calibrate``, ``bench``, ``examples``
-and ``demo`` hold the commands, ``assemble`` turns a pipeline file into an engine (``views`` in the
-order in which they read each other), ``spark`` starts the session of a command, ``progress`` reads
+``main`` is the entry point. ``run``, ``serve``, ``token``, ``sql``, ``explain``, ``merge``,
+``calibrate``, ``bench``, ``examples`` and ``demo`` hold the commands (``sql`` has its ``shell``,
+its ``speakers`` and its ``answers``), ``spark`` starts the session of a command, ``progress`` reads
 what an engine reports, ``signals`` ends a command in good order, ``console`` is where its words go;
 the demo has its ``demo_queries``, its ``feed`` and its ``screen``. Spark is imported inside
 functions only: ``headrace --help`` answers at once.
@@ -26,6 +26,9 @@ from headrace.cli.examples import examples
 from headrace.cli.explain import explain
 from headrace.cli.merge import merge
 from headrace.cli.run import run
+from headrace.cli.serve import serve
+from headrace.cli.sql import sql
+from headrace.cli.token import tokens
 from headrace.errors import HeadraceError
 
 app = typer.Typer(
@@ -35,8 +38,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, examples, run, explain, merge, calibrate, bench):
+for command in (demo, examples, run, serve, sql, explain, merge, calibrate, bench):
     app.command()(command)
+app.add_typer(tokens)
 
 
 def _version(asked: bool) -> None:

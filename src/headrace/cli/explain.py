@@ -30,7 +30,7 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="The same as --mode json.")] = False,
 ) -> None:
     """Print the plan of every query of a pipeline file."""
-    from headrace.cli.assemble import assemble
+    from headrace.assembly import assemble
     from headrace.cli.spark import spark_session
 
     mode = ExplainMode.json if json else mode

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from headrace.cli.console import err
-from headrace.cli.views import in_reading_order
 from headrace.errors import HeadraceError, Position
 from headrace.names import folded, known_as, spelling
 from headrace.pipeline import (
@@ -32,6 +31,7 @@ from headrace.pipeline import (
     ViewSpec,
     load_pipeline,
 )
+from headrace.reading_order import in_reading_order
 from headrace.redaction import redacted_json
 from headrace.settings import Settings, read_settings
 
@@ -262,7 +262,7 @@ def _plans(pipeline: Pipeline, settings: Settings, debug: bool) -> list[Node]:
         except PipelineError as error:
             if error.condition not in _ONLY_SPARK_KNOWS:
                 raise
-    from headrace.cli.assemble import assemble
+    from headrace.assembly import assemble
     from headrace.cli.spark import spark_session
 
     with spark_session("headrace merge", pipeline.settings, debug=debug) as spark:

@@ -15,11 +15,11 @@ import typer
 from headrace.cli.console import err, note, out
 from headrace.cli.signals import Signals, Unended
 from headrace.errors import HeadraceError
-from headrace.pipeline import Pipeline, QuerySpec, TriggerEntry, load_pipeline
+from headrace.pipeline import Pipeline, TriggerEntry, load_pipeline
 
 if TYPE_CHECKING:
     from headrace.cli.progress import Glance
-    from headrace.session import Headrace, Query, QueryHandle
+    from headrace.session import Headrace, QueryHandle
 
 _LOOK_EVERY = 0.2
 _SHOW_EVERY = 1.0
@@ -42,7 +42,7 @@ class _Run:
     queries: list[Glance] = field(default_factory=list)
 
     def work(self, name: str, debug: bool) -> None:
-        from headrace.cli.assemble import assemble
+        from headrace.assembly import assemble, start_sinks
         from headrace.cli.progress import glances
         from headrace.cli.spark import spark_session
 
@@ -158,20 +158,6 @@ def run(
     if this.failure is not None:
         raise this.failure
     raise typer.Exit(this.exit_code)
-
-
-def start_sinks(pipeline: Pipeline, queries: dict[str, Query]) -> dict[str, QueryHandle]:
-    """Give every query its sink; they begin when the engine starts."""
-    return {spec.name: _start_sink(queries[spec.name], spec) for spec in pipeline.queries}
-
-
-def _start_sink(query: Query, spec: QuerySpec) -> QueryHandle:
-    writer = query.writeStream.queryName(spec.name).format(spec.sink.format)
-    for key, value in spec.sink.options.items():
-        writer = writer.option(key, value)
-    if spec.sink.path is not None:
-        writer = writer.option("path", spec.sink.path)
-    return writer.outputMode(spec.output_mode).start()
 
 
 def start_engine(hr: Headrace, trigger: TriggerEntry) -> None:

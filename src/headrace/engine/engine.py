@@ -10,6 +10,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.compiler.planning import plan_all
 from headrace.definitions.definition import table
+from headrace.engine.changes import Changes, What, revive, waiting_message
 from headrace.engine.checkpoint.checkpoint import Checkpoint
 from headrace.engine.checkpoint.files import Files, plain_path
 from headrace.engine.checkpoint.storage import BranchStorage, Storage
@@ -41,7 +43,7 @@ from headrace.engine.reporting import Reporting
 from headrace.engine.restarts import other_state, settle_failed, take_spellings
 from headrace.engine.sinks import BatchFunction, claim_folders, make_sink
 from headrace.engine.sinks.results import newest, stored_schema
-from headrace.errors import CheckpointError, QueryError, StreamError
+from headrace.errors import CheckpointError, HeadraceError, QueryError, StreamError
 from headrace.names import folded, quoted, same_name
 from headrace.operators.stateless import table_view
 from headrace.plan.nodes import Node, Sink, Table
@@ -75,6 +77,7 @@ class Engine:
         self.tables: dict[str, DataFrame] = {}
         #: Queries by their folded names.
         self._entries: dict[str, Entry] = {}
+        self.changes = Changes(self._entries)
         self._lock = threading.RLock()
         self._coordinator: Coordinator | None = None
         self._runner: EpochRunner | None = None
@@ -185,11 +188,46 @@ class Engine:
             assert self._coordinator is not None
             self._coordinator.wake()
 
+    def change_query(self, name: str, what: What, before: int | None = None) -> Future[None]:
+        """Pause a query, let it go on (``retry`` where it was, ``skip`` from now), or forget it
+        with its results; done when a commit holds it, which an engine that runs makes at once.
+
+        With ``before`` nothing that began after this epoch is forgotten by the next start.
+        """
+        if what == "pause" and not self.active:
+            raise QueryError(
+                f"query {name!r} cannot be paused: the engine does not run",
+                hint="try again when it runs",
+                condition="ENGINE_NOT_RUNNING",
+            )
+        with self._lock:
+            entry = self._entries.get(folded(name))
+            if what == "forget" and entry is not None and not self.active:
+                entry.state.finish("dropped")
+                del self._entries[folded(name)]
+            asked = self.changes.ask(name if entry is None else entry.name, what, before)
+            if self._coordinator is not None:
+                self._coordinator.wake()
+        return asked
+
+    def revive(self) -> None:
+        """Ask for all queries that have failed, each with its place, at the next start."""
+        revive(self._entries)
+
     # Start and stop
 
     @property
     def active(self) -> bool:
         return self._coordinator is not None and self._coordinator.active
+
+    @property
+    def ended_with(self) -> HeadraceError | None:
+        """What the last run ended with, once it has: its error, or that of a query."""
+        try:
+            self.join(0)
+        except HeadraceError as error:
+            return error
+        return None
 
     def start(self, trigger: Trigger) -> None:
         if self.active:
@@ -222,7 +260,7 @@ class Engine:
     ) -> None:
         """Run the queries from where the checkpoint is; the coordinator leaves it in the end."""
         self.executor.gate = checkpoint.gate
-        choices = self.failed_queries()
+        choices = self.changes.at_start(state, self.failed_queries())
         was = len(state.branches)
         schemas = {name: entry.sink.schema for name, entry in live.items()}
         skipped = settle_failed(state, schemas, choices)
@@ -230,7 +268,7 @@ class Engine:
         CheckpointQueries(self.checkpoint, choices, may_drop).compare(state, live)
         claim_folders([entry.output for entry in live.values()], checkpoint, state)
         runner = self._runner = self._runner_on(checkpoint, state, _key(checkpoint.root))
-        runner.owes_commit = len(state.branches) < was
+        runner.owes_commit = len(state.branches) < was or self.changes.owes_commit
         runner.use(
             {
                 name: entry.enrol(state, name in skipped)
@@ -238,8 +276,10 @@ class Engine:
                 if name not in state.branches
             }
         )
-        for name in list(state.branches):
-            self._resume(runner, checkpoint, name, live[name])
+        for name, branch in list(state.branches.items()):
+            waits = branch.failure is not None and choices.of(name) == "wait"
+            go_on = self._keep_waiting if waits else self._resume
+            go_on(runner, checkpoint, name, live[name])
         reporting = self._reporting = Reporting(
             runner,
             self._entries,
@@ -263,6 +303,7 @@ class Engine:
         for entry in live.values():
             entry.output.begin()
             entry.state.begin()
+            entry.state.message = waiting_message(state, entry.name) or entry.state.message
         self._coordinator.start(trigger)
 
     def _runner_on(self, storage: Storage, state: Committed, key: str) -> EpochRunner:
@@ -278,12 +319,29 @@ class Engine:
             self.settings.failed_kept_rows,
         )
 
+    def _keep_waiting(
+        self, runner: EpochRunner, checkpoint: Checkpoint, name: str, entry: Entry
+    ) -> None:
+        """Keep the rows on that a query misses which was paused or has failed."""
+        branch = runner.state.branches[name]
+        if not branch.rows_gone:
+            own = self._runner_of(name, checkpoint, branch.state.copied(), entry)
+            runner.branches.keep_on_rows_for(name, branch, own.physical.sources)
+            own.close()
+
+    def _runner_of(
+        self, name: str, checkpoint: Checkpoint, state: Committed, entry: Entry
+    ) -> EpochRunner:
+        """A runner for one query on a state of its own."""
+        storage = BranchStorage(checkpoint, name)
+        own = self._runner_on(storage, state, f"{_key(checkpoint.root)}_{_key(name)}")
+        own.use({name: entry.enrol(state)})
+        return own
+
     def _resume(self, runner: EpochRunner, checkpoint: Checkpoint, name: str, entry: Entry) -> None:
         """Let a query go on by itself, which failed once."""
         branch = runner.state.branches[name]
-        storage = BranchStorage(checkpoint, name)
-        own = self._runner_on(storage, branch.state, f"{_key(checkpoint.root)}_{_key(name)}")
-        own.use({name: entry.enrol(branch.state)})
+        own = self._runner_of(name, checkpoint, branch.state, entry)
         if branch.failure is None:
             runner.branches.runners[name] = own
             return
@@ -390,8 +448,9 @@ class Engine:
             assert runner is not None
             queries = dict(runner.queries)
             entries = {entry.name: entry for entry in self._entries.values()}
+            changed = self.changes.between_epochs(runner, queries, self._resume_now)
             caught_up = self._late_joiners.catch_up(runner, queries, entries)
-            if not leaving and not arrived and not caught_up:
+            if not leaving and not arrived and not caught_up and not changed:
                 return False
             for entry in leaving:
                 name = entry.sink.name
@@ -403,16 +462,21 @@ class Engine:
                 runner.state.drop_arrangement(outbox_of_query(name), runner.state.epoch + 1)
                 entry.state.finish("stopped")
             for name in arrived:
-                entry = self._entry(name)
-                if entry.state.active:
-                    queries[name] = entry.enrol(runner.state)
+                arrival = self._entries.get(folded(name))
+                if arrival is not None and arrival.state.active:
+                    queries[name] = arrival.enrol(runner.state)
                     self._took_part.add(name)
-                    entry.state.begin()
-                    assert self._coordinator is not None
-                    needed = {s: self.streams[s] for s in entry.sink.streams()}
-                    self._coordinator.streams.registered |= needed
+                    arrival.state.begin()
+            assert self._coordinator is not None
+            self._coordinator.streams.registered |= self.streams
             runner.use(queries)
             return True
+
+    def _resume_now(self, name: str) -> None:
+        """Let a query go on by itself between two epochs."""
+        assert self._runner is not None
+        assert self._coordinator is not None
+        self._resume(self._runner, self._coordinator.checkpoint, name, self._entry(name))
 
     def _may_leave(self, entry: Entry) -> bool:
         """A query whose sink has not taken its rows yet stays until it has, or was tried enough."""

@@ -28,13 +28,14 @@ def settle_failed(
 
     ``started`` are the queries that are started now, with the columns of their output.
 
-    What is to go on from the failed epoch stays a branch. Raises where nothing was decided.
+    What is to go on from the failed epoch, or to wait, stays a branch. Raises where nothing was
+    decided.
     """
     failed = {n: b for n, b in state.branches.items() if b.failure is not None}
     for name, branch in failed.items():
         _check_choice(name, branch, choices.of(name), name in started)
-        if choices.of(name) != "drop":
-            _check_schema(name, branch, started[name])
+        if choices.of(name) in ("retry", "skip"):
+            check_schema(name, branch, started[name])
     skipped = set()
     for name in failed:
         choice = choices.of(name)
@@ -49,7 +50,7 @@ def settle_failed(
 def _check_choice(name: str, branch: QueryBranch, choice: str | None, is_started: bool) -> None:
     if choice == "drop" or (choice is not None and is_started and not branch.rows_gone):
         return
-    if choice == "skip" and is_started:
+    if choice in ("skip", "wait") and is_started:
         return
     assert branch.failure is not None
     if choice is not None and not is_started:
@@ -68,7 +69,7 @@ def _check_choice(name: str, branch: QueryBranch, choice: str | None, is_started
     )
 
 
-def _check_schema(name: str, branch: QueryBranch, schema: Schema) -> None:
+def check_schema(name: str, branch: QueryBranch, schema: Schema) -> None:
     if branch.schema != described(schema):
         raise QueryError(
             f"query {name!r} has put out {', '.join(branch.schema)}, and is now to put out "

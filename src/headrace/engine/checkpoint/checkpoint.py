@@ -6,6 +6,7 @@
     epochs/                   intents and commits (``epoch_log``)
     state/<arrangement>/      files of the arrangements
     results/<query>/          result tables that the engine keeps
+    definitions/              what a service was told to run
 
 An epoch is: intent, state files, sink output (staged), commit, publication of the sink output.
 The commit is one small file that is created, never overwritten. Before it, nothing of the epoch
@@ -39,6 +40,8 @@ from headrace.state.sealed import sealed, unsealed
 
 #: Formats that this version reads; it writes the last one.
 _READABLE = (1, FORMAT)
+#: The folder for what a service was told to run; the engine knows nothing of what is in it.
+DEFINITIONS = "definitions"
 #: How much of a checkpoint's identity is in the names of what it writes elsewhere.
 _MARK_LENGTH = 8
 
@@ -233,10 +236,11 @@ class Checkpoint:
         return identity
 
     def _refuse_strangers(self) -> None:
-        ours = {"epochs", "leases", "ingest", *AREAS}
+        ours = {"epochs", "leases", "ingest", DEFINITIONS, *AREAS}
         names = [n for n in self.files.names(self.root) if not n.startswith(".")]
         # A process that died while it made the checkpoint has left empty folders.
-        strangers = [n for n in names if n not in ours or (n != "leases" and self._has(n))]
+        may_be_full = ("leases", DEFINITIONS)
+        strangers = [n for n in names if n not in ours or (n not in may_be_full and self._has(n))]
         if strangers:
             raise CheckpointError(
                 f"{self.root} is not a Headrace checkpoint, but holds {strangers[0]!r}",

@@ -54,6 +54,17 @@ class BranchRuns:
         if not self._most_rows:
             branch.let_go_of_rows()
 
+    def keep_on_rows_for(
+        self, name: str, branch: QueryBranch, sources: Mapping[str, Source]
+    ) -> None:
+        """The same after a restart; what was not kept before stays unknown."""
+        before = branch.columns
+        self.keep_rows_for(name, branch, sources)
+        branch.columns = {
+            stream: tuple(name for name in names if name in before.get(stream, ()))
+            for stream, names in branch.columns.items()
+        }
+
     def keep_missed(self, done: Computed) -> None:
         """Keep the rows of an epoch for the queries that do not take part in it, up to a bound."""
         state = done.state
@@ -96,6 +107,11 @@ class BranchRuns:
             if state.branches[name].missed:
                 return name, self._replay(name, runner, state)
         return None
+
+    def pause(self, name: str, branch: QueryBranch, error: HeadraceError, number: int) -> None:
+        """Let a query stand still that went on by itself."""
+        self._fail_again(name, branch, error, number)
+        self.runners.pop(name).close()
 
     def forget(self, name: str, state: Committed) -> None:
         """Let a query go that went on by itself."""

@@ -340,7 +340,18 @@ class EpochRunner:
         names = (*self.queries, *self.branches.runners)
         return {name for name in names if storage_name(name) in stuck}
 
-    # Queries that go on from where they failed
+    # Queries that stand still, and go on from there
+
+    def pause(self, name: str, reason: HeadraceError) -> None:
+        """Let a query stand still from the next epoch on; whoever asks lets the others go on."""
+        number = self.state.epoch + 1
+        if name in self.branches.runners:
+            self.branches.pause(name, self.state.branches[name], reason, number)
+            return
+        for store in self.physical.stores_of(self.physical.outputs[name].operator):
+            # One that is empty is a state, too, on which the query can go on.
+            self.state.arrangement(store.name)
+        self._branch_off(self.state, name, reason, number)
 
     def resume(self, name: str, runner: EpochRunner) -> None:
         """Let a query go on by itself, first with the epochs that it has missed."""

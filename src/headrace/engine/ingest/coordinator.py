@@ -59,7 +59,7 @@ class Coordinator:
         on_replay: Callable[[str, EpochReport], None],
     ) -> None:
         self._runner = runner
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self._settings = settings
         self._between_epochs = between_epochs
         self._on_report = on_report
@@ -114,7 +114,7 @@ class Coordinator:
         """
         with self._abandoning:
             if not self._no_more_epochs:
-                self._checkpoint.abandon()
+                self.checkpoint.abandon()
             until = time.monotonic() + _GRACE
             while thread.is_alive() and time.monotonic() < until:
                 if not self._no_more_epochs:
@@ -125,7 +125,7 @@ class Coordinator:
                 self.left_behind = True
                 self.abandoned = self.abandoned or not self._no_more_epochs
                 # What hangs there may make these hang, too.
-                for close in (self.streams.close, self._checkpoint.close):
+                for close in (self.streams.close, self.checkpoint.close):
                     closing = threading.Thread(target=close, name="headrace-close", daemon=True)
                     closing.start()
                     closing.join(_GRACE)
@@ -141,7 +141,7 @@ class Coordinator:
     @property
     def hangs_in(self) -> list[str]:
         """What a thread that was left behind has begun to do to a file, and not ended."""
-        return self._checkpoint.gate.inside
+        return self.checkpoint.gate.inside
 
     def join(self, timeout: float | None) -> bool:
         until = None if timeout is None else time.monotonic() + timeout
@@ -208,7 +208,7 @@ class Coordinator:
             self._shut_down()
 
     def _fail(self, error: Exception) -> None:
-        if self._checkpoint.gate.closed:
+        if self.checkpoint.gate.closed:
             # Jobs that were cancelled.
             self.abandoned = True
         elif isinstance(error, HeadraceError):
@@ -241,7 +241,8 @@ class Coordinator:
         if self._between_epochs():
             self._align_streams()
         if not self._runner.is_needed:
-            return False
+            # What was decided of the last query is still to be made true.
+            return self._runner.owes_commit
         if self.streams.any_left:
             return True
         return self._has_unfinished_business()
@@ -306,4 +307,4 @@ class Coordinator:
         self._stopping = True
         self.streams.close()
         self._runner.close()
-        self._checkpoint.close()
+        self.checkpoint.close()

@@ -127,6 +127,8 @@ class Explaining:
             goes_on = PlanState(state.panes, merging=fresh, ran=ran)
         if known is None:
             known = replace(sink, name=_unused(sink.name, queries))
+        if known.name not in queries:
+            # A new one, or one that stands still or goes on by itself.
             queries[known.name] = _enrolled(known, state)
         physical = plan_all(queries.values(), goes_on, statistics, self._policy)
         return ExplainedQuery(engine, known, known.name, physical, statistics, state)
