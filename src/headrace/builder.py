@@ -190,8 +190,8 @@ class QueryBuilder:
         return self._chosen(items)
 
     def drop(self, *names: str) -> QueryBuilder:
-        kept = [n for n in self.columns if not any(same_name(n, gone) for gone in names)]
-        return self._chosen([self._shown(name) for name in kept])
+        remaining = [n for n in self.columns if not any(same_name(n, gone) for gone in names)]
+        return self._chosen([self._shown(name) for name in remaining])
 
     def _chosen(self, items: list[exp.Expr]) -> QueryBuilder:
         block = self._open_block()

@@ -186,12 +186,12 @@ def finish(
     on_epochs: Callable[[int], None] = lambda epochs: None,
 ) -> None:
     """Run an engine to the end of what its streams hold; say now and then after how many epochs."""
-    told = 0
+    last_told = 0
     hr.start(availableNow=True)
     while not hr.awaitTermination(timeout=_LOOK_EVERY):
         done = len(hr.recentProgress)
-        on_epochs(done - told)
-        told = done
+        on_epochs(done - last_told)
+        last_told = done
     require_health(queries)
 
 

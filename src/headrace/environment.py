@@ -88,28 +88,28 @@ def substituted(written: str, environment: Callable[[str], str | None]) -> Subst
     'x $1 ${A} none'
     """
     pieces, values = [], set()
-    for number, found in enumerate(_REFERENCE.finditer(written)):
-        name, default = found["name"], found["default"]
+    for number, match in enumerate(_REFERENCE.finditer(written)):
+        name, default = match["name"], match["default"]
         if name is None:
-            pieces.append(Substitution(found.start(), found.end(), "${"))
+            pieces.append(Substitution(match.start(), match.end(), "${"))
             continue
         if default is not None and "${" in default:
-            raise Nested(found.start(), number)
+            raise Nested(match.start(), number)
         value = environment(name)
         # As in a shell, :- stands in for what is empty as well.
         if default is not None and not value:
             value = default
         elif value is None:
-            raise Unset(name, found.start(), number)
+            raise Unset(name, match.start(), number)
         else:
             values.add(value)
-        pieces.append(Substitution(found.start(), found.end(), value))
+        pieces.append(Substitution(match.start(), match.end(), value))
     return Substituted(written, tuple(pieces), frozenset(values))
 
 
 def references(text: str) -> list[int]:
     """Where references stand in a text."""
-    return [found.start() for found in _REFERENCE.finditer(text)]
+    return [match.start() for match in _REFERENCE.finditer(text)]
 
 
 def position_in(text: str, place: int, file: str | None) -> Position:

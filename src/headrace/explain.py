@@ -197,8 +197,8 @@ def _alternatives_section(query: Explanation) -> str:
 
 
 def _advice(query: Explanation) -> list[str]:
-    found = [*advise(query.optimized.plan, query.statistics), *query.advice]
-    return list(dict.fromkeys(found))
+    texts = [*advise(query.optimized.plan, query.statistics), *query.advice]
+    return list(dict.fromkeys(texts))
 
 
 def _advice_section(query: Explanation) -> str:

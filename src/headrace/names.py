@@ -57,7 +57,7 @@ def same_name(one: str, other: str) -> bool:
 def known_as(name: str, names: Iterable[str]) -> str | None:
     """The one of some names that this name means."""
     wanted = folded(name)
-    return next((known for known in names if folded(known) == wanted), None)
+    return next((candidate for candidate in names if folded(candidate) == wanted), None)
 
 
 def first_twice(names: Iterable[str]) -> tuple[str, str] | None:

@@ -197,20 +197,20 @@ def parse_pipeline(
     The environment is that of the process, unless another is given.
     """
     root = compose(text, file)
-    found = put_in_values(root, text, file, os.environ if environment is None else environment)
-    context = Context(file, text, base, found)
+    put_in = put_in_values(root, text, file, os.environ if environment is None else environment)
+    context = Context(file, text, base, put_in)
     try:
         pipeline = _pipeline(root, context)
     except PipelineError as error:
         # What a value was meant for is not known before it has been read.
-        secret = [value for written in found.values() for value in written.values]
+        secret = [value for written in put_in.values() for value in written.values]
         hint = None if error.hint is None else redacted(error.hint, secret)
         raise PipelineError(
             redacted(error.message, secret), hint=hint, position=error.position
         ) from None
     conceal(
         value
-        for node, written in found.items()
+        for node, written in put_in.items()
         for value in written.values
         if node not in context.public
     )

@@ -24,15 +24,15 @@ def check_plan(
 ) -> Optimized:
     """The plan that runs, or raise what keeps it from that; ``disabled`` rules are turned off."""
     check_depth(plan, places.whole)
-    found = optimize(plan, disabled)
-    optimized = found.plan
+    optimized_plan = optimize(plan, disabled)
+    optimized = optimized_plan.plan
     check_names(optimized, places.whole)
     check_demands(optimized, places, disabled)
     try:
         _compile(optimized)
     except HeadraceError as error:
         raise _placed(error, optimized, places) from error
-    return found
+    return optimized_plan
 
 
 def _compile(plan: Node) -> None:

@@ -148,19 +148,19 @@ class Headrace:
 
         Queries that read the view stay what they are, whether they run or not.
         """
-        known = known_as(name, self._catalog) or name
-        found = self._catalog.get(known)
+        own_name = known_as(name, self._catalog) or name
+        entry = self._catalog.get(own_name)
         views = [view for each in (self, *self._guests) for view in each._views()]
-        readers = list(dict.fromkeys(view.name for view in views if _reads(view, found)))
+        readers = list(dict.fromkeys(view.name for view in views if _reads(view, entry)))
         if readers:
-            what = "view" if isinstance(found, View) else "stream"
+            what = "view" if isinstance(entry, View) else "stream"
             raise StreamError(
-                f"{what} {known!r} is read by the view {' and the view '.join(readers)}",
+                f"{what} {own_name!r} is read by the view {' and the view '.join(readers)}",
                 hint="drop what reads it first",
             )
-        if not isinstance(found, View):
+        if not isinstance(entry, View):
             self._engine.remove_stream(name)
-        del self._catalog[known]
+        del self._catalog[own_name]
 
     def schema_of(self, name: str) -> Schema:
         """The columns of a stream, table or view."""
@@ -182,11 +182,11 @@ class Headrace:
         advice = relation_name_advice(name)
         if advice is not None:
             raise StreamError(f"{name!r} is no name for a stream, table or view", hint=advice)
-        known = known_as(name, self._catalog)
-        if known is not None:
-            but = "" if known == name else "; case makes no difference"
+        present = known_as(name, self._catalog)
+        if present is not None:
+            but = "" if present == name else "; case makes no difference"
             raise StreamError(
-                f"there is a {_kind(self._catalog[known])} named {known!r} already{but}",
+                f"there is a {_kind(self._catalog[present])} named {present!r} already{but}",
                 hint="choose another name",
             )
 

@@ -553,10 +553,10 @@ def read_settings(conf: Mapping[str, str]) -> Settings:
         if old in given:
             former = given.pop(old)
             given.setdefault(new, former)
-    known = {setting.key for setting in SETTINGS}
+    keys = {setting.key for setting in SETTINGS}
     for key in given:
-        if key not in known:
-            near = get_close_matches(key, known, 1)
+        if key not in keys:
+            near = get_close_matches(key, keys, 1)
             raise SettingError(
                 f"no setting {PREFIX}{key}",
                 hint=f"did you mean {PREFIX}{near[0]}?" if near else "docs/settings.md lists them",

@@ -41,9 +41,9 @@ def probe_tuning(most_keys: int) -> ProbeTuning:
         return _seconds(lambda: look_up_all(index, _PATH, absent)) / PROBES
 
     small, large = query(near), query(most_keys)
-    found = _index(near, MATCHES)
+    near_index = _index(near, MATCHES)
     present = chance.integers(0, near, PROBES // MATCHES)
-    matched = _seconds(lambda: _carried(found, present)) - small * len(present)
+    matched = _seconds(lambda: _carried(near_index, present)) - small * len(present)
     return ProbeTuning(
         query=SEGMENTS * small,
         match=max(1e-10, matched / PROBES),

@@ -85,15 +85,17 @@ def _measured(runs: RowRuns, setting: JoinSetting, hint: str, rows: int) -> _Pha
             values = round(1 / setting.selectivity)
             write_stream(place, rows, setting.rates[number], 1, values, number)
         streams.append(StreamFolder(name, place, SCHEMA, delay="0 seconds", files_per_batch=2))
-    found: list[_Phases] = []
+    phases_of_runs: list[_Phases] = []
     for _ in range(runs.repeats + 1):
         standing = [StandingQuery("q", setting.sql(hint))]
         place = empty_folder(runs.work / "run")
         outcome = run_headrace(runs.spark, streams, standing, place, read=False)
         epochs = len(outcome.epoch_seconds)
         phases = outcome.phases
-        found.append(_Phases(phases.get("ingest", 0.0) * epochs, phases.get("emit", 0.0) * epochs))
-    measured = found[1:]
+        phases_of_runs.append(
+            _Phases(phases.get("ingest", 0.0) * epochs, phases.get("emit", 0.0) * epochs)
+        )
+    measured = phases_of_runs[1:]
     usual = _Phases(median(p.ingest for p in measured), median(p.emit for p in measured))
     runs.say(
         f"{hint} over {rows:,} rows, selectivity {setting.selectivity:g}: "

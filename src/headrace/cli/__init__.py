@@ -43,9 +43,9 @@ for command in (demo, examples, run, serve, sql, explain, merge, calibrate, benc
 app.add_typer(tokens)
 
 
-def _version(asked: bool) -> None:
+def _version(show: bool) -> None:
     """The versions that a bug report needs, without starting anything."""
-    if asked:
+    if show:
         python = ".".join(str(part) for part in sys.version_info[:3])
         print(f"headrace {__version__} (PySpark {version_of('pyspark')}, Python {python})")
         raise typer.Exit

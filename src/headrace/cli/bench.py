@@ -65,8 +65,8 @@ def bench(
     from benchmarks import BENCHES, find_bench
 
     if name is None:
-        for known in BENCHES.values():
-            out.print(f"{known.name:17} {known.purpose}", highlight=False, soft_wrap=True)
+        for registered in BENCHES.values():
+            out.print(f"{registered.name:17} {registered.purpose}", highlight=False, soft_wrap=True)
         return
     chosen = find_bench(name)
 

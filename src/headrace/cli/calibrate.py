@@ -55,8 +55,8 @@ def calibrate(
         measured = measure(spark, Path(folder), SIZES[scale.value], note)
     file = store_calibration(measured.rows, measured.probes)
     if json:
-        found = {"machine": machine_name(), "file": str(file), "seconds": measured.seconds}
-        print(json_text.dumps(found, indent=1))
+        report = {"machine": machine_name(), "file": str(file), "seconds": measured.seconds}
+        print(json_text.dumps(report, indent=1))
         return
     for name, seconds in measured.seconds.items():
         out.print(f"{name:20} {seconds * 1e9:7.1f} ns", highlight=False)

@@ -188,11 +188,11 @@ def _live(
             time.sleep(_LOOK_EVERY)
     hr.stop(timeout=0 if signals.asked else None)
     signals.check()
-    found = glances(handles)
+    glanced = glances(handles)
     for query in QUERIES:
         _print_query(_newest(hr, query, planned[query.name]), console)
-    console.print(query_table(found, kinds if console.width >= WIDTH_FOR_KINDS else None))
-    return found
+    console.print(query_table(glanced, kinds if console.width >= WIDTH_FOR_KINDS else None))
+    return glanced
 
 
 def _newest(hr: Headrace, query: DemoQuery, planned: Query) -> Newest:

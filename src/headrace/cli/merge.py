@@ -130,8 +130,8 @@ def merge(
     if mode is MergeMode.json:
         seconds = {"planning": round(planned - began, 4), "merging": round(ended - planned, 4)}
         report = {"files": [str(file) for file in files], "arithmetic": arithmetic.value}
-        found = redacted_json({**report, "seconds": seconds, **to_json(described)})
-        print(json_text.dumps(found, indent=1))
+        report_json = redacted_json({**report, "seconds": seconds, **to_json(described)})
+        print(json_text.dumps(report_json, indent=1))
         return
     if mode is MergeMode.simple:
         times = f"planned in {_duration(planned - began)}, merged in {_duration(ended - planned)}"
@@ -164,18 +164,18 @@ def _merged(
     from headrace.plan.nodes import OutputMode, Sink
     from headrace.planner.live_query import LiveQuery
 
-    found, unbounded = MergeStrategy.named(strategy), arithmetic is Arithmetic.unbounded
+    merge_strategy, unbounded = MergeStrategy.named(strategy), arithmetic is Arithmetic.unbounded
     sinks = {
         query.name: Sink(plan, query.name, query.sink.format, OutputMode(query.output_mode))
         for query, plan in zip(queries, plans, strict=True)
     }
     if scope is ScopeName.partial:
-        merging = Merging(found, unbounded, solver_steps)
+        merging = Merging(merge_strategy, unbounded, solver_steps)
         together = planned_together(merging, sinks)
         live = [LiveQuery(sink, None) for sink in sinks.values()]
         return together, lambda: described_stores(plan_all(live, PlanState(merging=merging)))
-    matcher = make_matcher(found, unbounded, solver_steps, named=False)
-    merged = GlobalPlan(found, Scope.COMPLETE, matcher=matcher)
+    matcher = make_matcher(merge_strategy, unbounded, solver_steps, named=False)
+    merged = GlobalPlan(merge_strategy, Scope.COMPLETE, matcher=matcher)
     merged.change(sinks.values())
     return merged, tuple
 
@@ -185,20 +185,20 @@ def _merged(
 
 def _read(files: Sequence[Path]) -> Pipeline:
     """All files as one pipeline; what they name alike must be alike."""
-    found = [(file, load_pipeline(file)) for file in files if file.suffix != ".sql"]
-    if not found:
+    pipelines = [(file, load_pipeline(file)) for file in files if file.suffix != ".sql"]
+    if not pipelines:
         raise PipelineError(
             "no file says what the streams are", hint="give a pipeline file beside the .sql files"
         )
     queries: dict[str, QuerySpec] = {}
-    for file, pipeline in found:
+    for file, pipeline in pipelines:
         _add(queries, file, pipeline.queries)
     for file in files:
         if file.suffix == ".sql":
             _add(queries, file, [_sql_query(file)])
-    streams = _united([(file, s) for file, pipeline in found for s in pipeline.streams])
-    tables = _united([(file, t) for file, pipeline in found for t in pipeline.tables])
-    views = _united([(file, v) for file, pipeline in found for v in pipeline.views])
+    streams = _united([(file, s) for file, pipeline in pipelines for s in pipeline.streams])
+    tables = _united([(file, t) for file, pipeline in pipelines for t in pipeline.tables])
+    views = _united([(file, v) for file, pipeline in pipelines for v in pipeline.views])
     inputs = {folded(s.name) for s in streams} | {folded(t.name) for t in tables}
     for view in views:
         if folded(view.name) in inputs:
@@ -208,7 +208,7 @@ def _read(files: Sequence[Path]) -> Pipeline:
                 position=view.at,
             )
     return replace(
-        found[0][1],
+        pipelines[0][1],
         streams=streams,
         tables=tables,
         views=views,
@@ -225,17 +225,17 @@ def _add(queries: dict[str, QuerySpec], file: Path, more: Iterable[QuerySpec]) -
         queries[folded(name)] = replace(query, name=name)
 
 
-def _united(found: Sequence[tuple[Path, _Spec]]) -> tuple[_Spec, ...]:
-    known: dict[str, tuple[Path, _Spec]] = {}
-    for file, spec in found:
-        first, same = known.setdefault(folded(spec.name), (file, spec))
+def _united(specs: Sequence[tuple[Path, _Spec]]) -> tuple[_Spec, ...]:
+    by_name: dict[str, tuple[Path, _Spec]] = {}
+    for file, spec in specs:
+        first, same = by_name.setdefault(folded(spec.name), (file, spec))
         if same != replace(spec, name=same.name):
             raise PipelineError(
                 f"{spec.name!r} is not the {same.name!r} of {first}",
                 hint="files that are merged must say the same of what both name",
                 position=spec.at,
             )
-    return tuple(spec for _, spec in known.values())
+    return tuple(spec for _, spec in by_name.values())
 
 
 def _sql_query(file: Path) -> QuerySpec:
@@ -366,7 +366,7 @@ def _schema(text: str | None) -> Schema | None:
         table = sqlglot.parse_one(f"CREATE TABLE t ({text or ''})", read="spark")
         columns = list(table.find_all(exp.ColumnDef))
         fields = [(column.name, data_type(column.args["kind"])) for column in columns]
-        known = all(kind.name in _PLAIN_TYPES or kind.is_decimal for _, kind in fields)
-        return Schema.of(fields) if fields and known else None
+        is_plain = all(kind.name in _PLAIN_TYPES or kind.is_decimal for _, kind in fields)
+        return Schema.of(fields) if fields and is_plain else None
     except (SqlglotError, HeadraceError, KeyError):
         return None

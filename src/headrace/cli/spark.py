@@ -151,15 +151,15 @@ def _java_log(file: Path | None) -> Iterator[None]:
     Spark's greetings and warnings would otherwise run through the screens of a command.
     """
     sys.stderr.flush()
-    kept = os.dup(2)
-    target = _redacted_to(os.dup(kept)) if file is None else os.open(file, _NEW)
+    saved = os.dup(2)
+    target = _redacted_to(os.dup(saved)) if file is None else os.open(file, _NEW)
     os.dup2(target, 2)
     os.close(target)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def _redacted_to(target: int) -> int:

@@ -69,8 +69,8 @@ def union_sources(plans: Iterable[Node]) -> dict[str, Source]:
         for node in plan.walk():
             if not isinstance(node, Source):
                 continue
-            known = merged.get(node.stream)
-            merged[node.stream] = with_columns_of(known or node, node)
+            present = merged.get(node.stream)
+            merged[node.stream] = with_columns_of(present or node, node)
     return merged
 
 
@@ -215,10 +215,10 @@ class Compiler:
         readings = []
         for generation in generations:
             for pane in generation.layout.panes:
-                kept = {
+                closable = {
                     i: w for i, w in windows.items() if generation.layout.pane_of.get(w) == pane
                 }
-                if not kept:
+                if not closable:
                     continue
                 active = generation is generations[-1]
                 store = self._window_store(host, generation, pane, active)
@@ -226,8 +226,8 @@ class Compiler:
                     store.partials |= {partial.name: partial for partial in decomposed.partials}
                 store.retentions.append(retention)
                 store.wanted.add(None if share is None else share.condition)
-                graph = closing_graph(kept.values(), pane, coverage_of(parts.values()))
-                readings.append(PaneScan(store, pane, kept, graph))
+                graph = closing_graph(closable.values(), pane, coverage_of(parts.values()))
+                readings.append(PaneScan(store, pane, closable, graph))
         # One of the stores that get new rows counts those that come too late.
         counting = next(reading.store for reading in readings if reading.store.active)
         condition = None if share is None else share.condition
@@ -307,8 +307,8 @@ class Compiler:
     def _from_rows(self, node: Aggregate, streams: frozenset[str], lag: int) -> Operator:
         lengths = [w.length for w in node.windows if isinstance(w, Hopping | Trailing)]
         endless = isinstance(node.windows[0], Landmark)
-        kept = None if endless else lag + max(lengths, default=0)
-        rows = self.stored_rows(node.input, node.time.name, None, Retention(streams, kept))
+        keep_for = None if endless else lag + max(lengths, default=0)
+        rows = self.stored_rows(node.input, node.time.name, None, Retention(streams, keep_for))
         keys = (key.expr for key in node.keys)
         columns = (rows.stored_name(key.name) for key in keys if isinstance(key, Column))
         rows.store.wish_split(name for name in columns if name is not None)

@@ -98,19 +98,19 @@ class PhysicalPlan:
 
     def stores_of(self, operator: Operator) -> list[Store]:
         """The stores that an operator depends on, itself or through its inputs."""
-        found: list[Store] = []
+        stores_below: list[Store] = []
         for below in operator.inputs:
-            found += self.stores_of(below)
-        return list(distinct_stores([*found, *operator.stores]))
+            stores_below += self.stores_of(below)
+        return list(distinct_stores([*stores_below, *operator.stores]))
 
     def readers(self) -> list[tuple[Operator, int]]:
         """Operators with state, and how many stores and outputs read the new rows of each."""
-        found: dict[int, tuple[Operator, int]] = {}
+        by_operator: dict[int, tuple[Operator, int]] = {}
 
         def visit(operator: Operator) -> None:
             if operator.stores:
-                _, before = found.get(id(operator), (operator, 0))
-                found[id(operator)] = operator, before + 1
+                _, before = by_operator.get(id(operator), (operator, 0))
+                by_operator[id(operator)] = operator, before + 1
                 return
             for below in operator.inputs:
                 visit(below)
@@ -120,7 +120,7 @@ class PhysicalPlan:
         for store in self.stores:
             for source in store.inputs():
                 visit(source)
-        return list(found.values())
+        return list(by_operator.values())
 
     def steps(self, query: str) -> list[EpochStep]:
         """What happens for one query in an epoch, in order."""
@@ -142,8 +142,8 @@ class PhysicalPlan:
 
 
 def distinct_stores(stores: Iterable[Store]) -> tuple[Store, ...]:
-    found: list[Store] = []
+    distinct: list[Store] = []
     for store in stores:
-        if not any(store is known for known in found):
-            found.append(store)
-    return tuple(found)
+        if not any(store is other for other in distinct):
+            distinct.append(store)
+    return tuple(distinct)

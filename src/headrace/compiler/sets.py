@@ -238,10 +238,10 @@ class _SetCompiler:
         shape = self._shape
         if shape.landmark:
             others = [reach.after for reach in shape.graph.reaches[index].values()]
-            known = [after for after in others if after is not None]
-            if not shape.graph.timed or len(known) < len(others):
+            bounded = [after for after in others if after is not None]
+            if not shape.graph.timed or len(bounded) < len(others):
                 return None
-            return graph_lag(shape.graph) + max(0, *known) + len(shape.graph.leaves)
+            return graph_lag(shape.graph) + max(0, *bounded) + len(shape.graph.leaves)
         lengths = [window.length for window in shape.windows]
         longest = max([*lengths, *([shape.trailing.length] if shape.trailing else [])])
         if shape.per_window is not None or index == shape.anchor:
@@ -256,8 +256,8 @@ class _SetCompiler:
         assert isinstance(window, InputWindowKind)
         time = self._time(index)
         # A landmark's rows are in its set for good; without a set they are needed themselves.
-        kept = None if isinstance(window, Landmark) else window.length
-        rows = self._all.stored_rows(leaf.node, time.name, None, Retention(self._streams, kept))
+        keep_for = None if isinstance(window, Landmark) else window.length
+        rows = self._all.stored_rows(leaf.node, time.name, None, Retention(self._streams, keep_for))
         name = store_names.trailing_set_of(
             leaf.node, groups, time, window, self._streams, self._all.starts_at
         )

@@ -50,9 +50,9 @@ def cheaper(left: Cost, right: Cost) -> bool:
 def ranked(choices: Iterable[T], cost: Callable[[T], Cost]) -> list[T]:
     """The cheapest first; those of unknown cost after the others, in the order they came."""
     choices = list(choices)
-    known = [choice for choice in choices if cost(choice).known]
+    costed = [choice for choice in choices if cost(choice).known]
     ordered: list[T] = []
-    for choice in known:
+    for choice in costed:
         place = next(
             (i for i, other in enumerate(ordered) if cheaper(cost(choice), cost(other))),
             len(ordered),

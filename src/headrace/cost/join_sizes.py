@@ -40,17 +40,17 @@ class JoinSizes:
 
     def rows(self, mask: int) -> float:
         """Rows per millisecond that come out of joining a set of inputs."""
-        found = self._rows.get(mask)
-        if found is None:
-            found = self._rows[mask] = self._assume(mask) * self._correction(mask)
-        return found
+        size = self._rows.get(mask)
+        if size is None:
+            size = self._rows[mask] = self._assume(mask) * self._correction(mask)
+        return size
 
     def _assume(self, mask: int) -> float:
         """Without what was seen of joins."""
-        found = self._assumed.get(mask)
-        if found is None:
-            found = self._assumed[mask] = self._estimate(mask)
-        return found
+        size = self._assumed.get(mask)
+        if size is None:
+            size = self._assumed[mask] = self._estimate(mask)
+        return size
 
     def _estimate(self, mask: int) -> float:
         decided = (share for owners, share in self._predicates if owners & mask == owners)
@@ -111,19 +111,21 @@ class JoinSizes:
     def _class_share(self, position: int, inputs: Sequence[int]) -> float:
         frequent = [self.load.frequent.get((index, position), {}) for index in inputs]
         counts = [max(self.load.keys.get((index, position), 1.0), 1.0) for index in inputs]
-        values: set[Hashable] = {value for known in frequent for value in known}
-        rests = [max(0.0, 1.0 - sum(known.values())) for known in frequent]
+        values: set[Hashable] = {value for by_value in frequent for value in by_value}
+        rests = [max(0.0, 1.0 - sum(by_value.values())) for by_value in frequent]
         alike = [
-            rest / max(count - len(known), 1.0)
-            for rest, count, known in zip(rests, counts, frequent, strict=True)
+            rest / max(count - len(by_value), 1.0)
+            for rest, count, by_value in zip(rests, counts, frequent, strict=True)
         ]
         together = 0.0
         for value in values:
-            shares = [known.get(value, usual) for known, usual in zip(frequent, alike, strict=True)]
+            shares = [
+                by_value.get(value, usual) for by_value, usual in zip(frequent, alike, strict=True)
+            ]
             together += prod(shares)
             rests = [
-                rest if value in known else max(0.0, rest - usual)
-                for rest, known, usual in zip(rests, frequent, alike, strict=True)
+                rest if value in by_value else max(0.0, rest - usual)
+                for rest, by_value, usual in zip(rests, frequent, alike, strict=True)
             ]
         left = sorted(max(count - len(values), 1.0) for count in counts)
         return min(1.0, together + prod(rests) / prod(left[1:]))
@@ -131,7 +133,7 @@ class JoinSizes:
     @cached_property
     def _seen(self) -> list[tuple[int, float]]:
         """Sets whose joins were seen, the largest first, and how far estimates of them were off."""
-        found = []
+        corrections = []
         for inputs, rows in sorted(
             self.load.seen.items(), key=lambda item: (-len(item[0]), sorted(item[0]))
         ):
@@ -139,8 +141,8 @@ class JoinSizes:
             assumed = self._assume(mask)
             if len(inputs) > 1 and assumed > 0:
                 factor = min(max(rows / assumed, 1 / MOST_CORRECTION), MOST_CORRECTION)
-                found.append((mask, factor))
-        return found
+                corrections.append((mask, factor))
+        return corrections
 
     def _correction(self, mask: int) -> float:
         """What was seen of the largest parts of a set that have no input in common."""

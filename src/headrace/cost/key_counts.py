@@ -41,10 +41,10 @@ def key_counts(
     counted: Mapping[KeyEnd, float | None],
 ) -> dict[KeyEnd, float]:
     """A number for every key, of inputs with these rows per millisecond over a stretch of time."""
-    found: dict[KeyEnd, float] = {}
+    counts_by_end: dict[KeyEnd, float] = {}
     partners = _partners(graph, rates)
     for position, members in enumerate(graph.key_classes):
-        known: dict[int, float] = {}
+        least: dict[int, float] = {}
         for index, key in members:
             count = counted.get((index, position))
             bound = bounded_values(key)
@@ -52,12 +52,12 @@ def key_counts(
                 count = float(bound)
             if count is not None:
                 # An input may have two keys of a class: rows have both, so the fewer values count.
-                known[index] = min(count, known.get(index, count))
-        usual = max(known.values()) if known else partners
+                least[index] = min(count, least.get(index, count))
+        usual = max(least.values()) if least else partners
         for index, _ in members:
             most = max(1.0, rates[index] * stretch)
-            found[index, position] = min(max(known.get(index, usual), 1.0), most)
-    return found
+            counts_by_end[index, position] = min(max(least.get(index, usual), 1.0), most)
+    return counts_by_end
 
 
 def bounded_values(key: Expr) -> int | None:

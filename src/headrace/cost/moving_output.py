@@ -48,8 +48,8 @@ def upkeep_cost(
         if not moving:
             continue
         others = sum(rows for index, rows in enumerate(held) if index != driver)
-        made = joined((*held[:driver], moving, *held[driver + 1 :]))
-        total += tuning.probe * (moving + others) + tuning.pair * made
-        changed += made
+        pairs = joined((*held[:driver], moving, *held[driver + 1 :]))
+        total += tuning.probe * (moving + others) + tuning.pair * pairs
+        changed += pairs
     changed = min(changed, groups)
     return total + tuning.update * changed + tuning.probe * (groups + LOGGED * changed)

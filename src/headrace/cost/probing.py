@@ -133,16 +133,16 @@ def probe_cost(
     if not statistics.knows(edge):
         return None
     if at is None:
-        found = Figures(
+        figures = Figures(
             statistics.rates[edge], statistics.means[edge], statistics.wasted.get(edge, 0.0)
         )
     else:
-        found = statistics.figures(edge, *at)
+        figures = statistics.figures(edge, *at)
     factors = replace(tuning, miss=0.0) if model is ProbeModel.PAPER else tuning
-    query = query_cost(statistics.keys[edge], factors) + tuning.match * found.wasted
+    query = query_cost(statistics.keys[edge], factors) + tuning.match * figures.wasted
     if model is ProbeModel.PAPER:
-        return ProbeCost(query, found.rate, tuning.match * found.mean)
-    return ProbeCost(query, found.rate * found.mean, tuning.match)
+        return ProbeCost(query, figures.rate, tuning.match * figures.mean)
+    return ProbeCost(query, figures.rate * figures.mean, tuning.match)
 
 
 def costs_of(

@@ -68,11 +68,11 @@ def published_rates(
 ) -> list[float]:
     """Rates of the intermediate results of one stream after the other, chained."""
     shares = selectivities or [1.0] * len(windows)
-    rate, found = rates[0], []
+    rate, rates_of_steps = rates[0], []
     for joined, window, share in zip(rates[1:], windows, shares, strict=True):
         rate = rate * joined * share * window_factor(window, unit)
-        found.append(rate)
-    return found
+        rates_of_steps.append(rate)
+    return rates_of_steps
 
 
 def published_cost(
@@ -106,11 +106,11 @@ class JoinCost:
     @cached_property
     def _sharing_windows(self) -> list[int]:
         """For each input the mask of those that it shares a window with that does not overlap."""
-        found = [0] * len(self.graph.leaves)
+        partners = [0] * len(self.graph.leaves)
         for one, other in self.windows:
-            found[one] |= 1 << other
-            found[other] |= 1 << one
-        return found
+            partners[one] |= 1 << other
+            partners[other] |= 1 << one
+        return partners
 
     def rows(self, mask: int) -> float:
         """Rows per millisecond that come out of joining a set of inputs."""

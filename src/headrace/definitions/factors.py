@@ -89,9 +89,9 @@ def _product(factors: Sequence[Sql]) -> Sql:
     )
 
 
-def _corners(split: Factored, known: Callable[[str], list[Sql]]) -> list[Sql]:
+def _corners(split: Factored, extremes: Callable[[str], list[Sql]]) -> list[Sql]:
     """The pairs of least and greatest factors, of which one is beyond what any other pair is."""
-    sides = list(zip(known(LEAST), known(MOST), strict=True))
+    sides = list(zip(extremes(LEAST), extremes(MOST), strict=True))
     corners: list[list[Sql]] = [[]]
     for least, most in sides:
         corners = [[*corner, end] for corner in corners for end in (least, most)]
@@ -103,7 +103,7 @@ def _corners(split: Factored, known: Callable[[str], list[Sql]]) -> list[Sql]:
 
 
 def _checked(
-    split: Factored, known: Callable[[str], list[Sql]], value: Sql, otherwise: Sql | None = None
+    split: Factored, extremes: Callable[[str], list[Sql]], value: Sql, otherwise: Sql | None = None
 ) -> Sql:
     """The value, once the operator has worked on the outermost pairs of whole numbers.
 
@@ -112,19 +112,19 @@ def _checked(
     if not split.corners or not split.type.is_integer:
         return value
     works = exp.Not(
-        this=exp.Is(this=call("greatest", *_corners(split, known)), expression=exp.Null())
+        this=exp.Is(this=call("greatest", *_corners(split, extremes)), expression=exp.Null())
     )
     return exp.Case(ifs=[exp.If(this=works, true=value)], default=otherwise)
 
 
-def _finite(split: Factored, known: Callable[[str], list[Sql]], total: Sql) -> Sql:
+def _finite(split: Factored, extremes: Callable[[str], list[Sql]], total: Sql) -> Sql:
     """A product of totals, or what it is of doubles of which a product is not finite.
 
     Infinity times a total knows nothing of the zeros and the signs in it; the outermost pairs do.
     """
     if not split.corners or split.type != DOUBLE:
         return total
-    corners = _corners(split, known)
+    corners = _corners(split, extremes)
     share = exp.Cast(this=exp.Literal.string(str(1 / len(corners))), to=data_type(DOUBLE))
     terms: list[Sql] = [exp.paren(exp.Mul(this=share.copy(), expression=c)) for c in corners]
     mean = reduce(lambda one, other: exp.Add(this=one, expression=other), terms)

@@ -86,13 +86,13 @@ class JoinShape:
             leaf = self.graph.leaves[index]
             own = self.own_time(index)
             return next((ttl for n, ttl in leaf.lives.items() if leaf.own_name(n) == own), None)
-        kept = 0
+        longest = 0
         for reach in self.graph.reaches[index].values():
             if reach.after is None or (self.outer and reach.before is None):
                 return None
             before = max(reach.before or 0, 0) if self.outer else 0
-            kept = max(kept, max(reach.after, 0) + before)
-        return kept + self.lag + len(self.graph.leaves)
+            longest = max(longest, max(reach.after, 0) + before)
+        return longest + self.lag + len(self.graph.leaves)
 
 
 def join_shape(node: Join) -> JoinShape:

@@ -337,8 +337,8 @@ def _pairs(aggregate: AggregateCall) -> Decomposed:
 
     def side(name: str) -> Expr:
         value, other = sides[name]
-        known = Call("not", (Call("isnull", (other,), BOOLEAN),), BOOLEAN)
-        return Call("case", (known, value), DOUBLE)
+        is_present = Call("not", (Call("isnull", (other,), BOOLEAN),), BOOLEAN)
+        return Call("case", (is_present, value), DOUBLE)
 
     def over(name: str, *names: str) -> Sql:
         kind = BIGINT if name == "count" else DOUBLE

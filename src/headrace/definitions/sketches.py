@@ -42,10 +42,10 @@ def register_bits(aggregate: AggregateCall) -> int:
     """
     error = 0.05
     if len(aggregate.arguments) > 1:
-        asked = aggregate.arguments[1]
-        assert isinstance(asked, Literal)
-        assert isinstance(asked.value, float)
-        error = asked.value
+        error_bound = aggregate.arguments[1]
+        assert isinstance(error_bound, Literal)
+        assert isinstance(error_bound.value, float)
+        error = error_bound.value
     return max(4, ceil(2 * log2(1.106 / error)))
 
 
@@ -96,8 +96,8 @@ def _spark_factor(registers: int) -> str:
 def _spark_greatest(cells: str) -> str:
     """The greatest cell of each register, in their order."""
     next_one = f"shiftright(get(s, i + 1), {_RUN_BITS}) <> shiftright(c, {_RUN_BITS})"
-    kept = f"filter(s, (c, i) -> coalesce({next_one}, true))"
-    return f"named_struct('cells', transform(array(sort_array({cells})), s -> {kept})[0])"
+    greatest = f"filter(s, (c, i) -> coalesce({next_one}, true))"
+    return f"named_struct('cells', transform(array(sort_array({cells})), s -> {greatest})[0])"
 
 
 def _spark_cell(text: str, bits: int) -> str:
@@ -187,9 +187,11 @@ def duckdb_values_of_cells(arguments: list[str]) -> str:
 
 def _duckdb_greatest(cells: str) -> str:
     last = f"__i = len(__s) OR (__s[__i + 1] >> {_RUN_BITS}) <> (__c >> {_RUN_BITS})"
-    found = f"[list_sort(coalesce({cells}, CAST([] AS INTEGER[])))]"
-    kept = f"list_transform({found}, lambda __s: list_filter(__s, lambda __c, __i: {last}))[1]"
-    return f"struct_pack(cells := {kept})"
+    in_order = f"[list_sort(coalesce({cells}, CAST([] AS INTEGER[])))]"
+    greatest = (
+        f"list_transform({in_order}, lambda __s: list_filter(__s, lambda __c, __i: {last}))[1]"
+    )
+    return f"struct_pack(cells := {greatest})"
 
 
 def _duckdb_cell(text: str, bits: int) -> str:

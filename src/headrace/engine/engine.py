@@ -140,10 +140,10 @@ class Engine:
     def add_query(self, logical: Node, sink: Sink, function: BatchFunction | None) -> QueryState:
         """Check a query and let it join: now if the engine runs, else when it starts."""
         with self._lock:
-            known = self._entries.get(folded(sink.name))
-            if known is not None and known.state.active:
+            namesake = self._entries.get(folded(sink.name))
+            if namesake is not None and namesake.state.active:
                 raise QueryError(
-                    f"there is a query named {known.sink.name!r} already",
+                    f"there is a query named {namesake.sink.name!r} already",
                     hint="choose another queryName, or stop the first one",
                     condition="DUPLICATE_QUERY",
                 )
@@ -546,10 +546,14 @@ class Engine:
         """The result table of a query, as of the last committed epoch."""
         entry = self._entries.get(folded(name))
         if entry is None or entry.sink.format != "results":
-            kept = [e.sink.name for e in self._entries.values() if e.sink.format == "results"]
+            result_queries = [
+                e.sink.name for e in self._entries.values() if e.sink.format == "results"
+            ]
             raise QueryError(
                 f"no query keeps results under the name {name!r}",
-                hint=f"these do: {', '.join(kept)}" if kept else "start one with format('results')",
+                hint=f"these do: {', '.join(result_queries)}"
+                if result_queries
+                else "start one with format('results')",
             )
         arrangement = results_of(self.state(), entry.sink.name)
         paths = [f.path for f in arrangement.files if f.rows] if arrangement is not None else []

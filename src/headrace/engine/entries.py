@@ -142,8 +142,8 @@ class LateJoiners:
         changed = False
         for name, running in queries.items():
             # One that could not be taken in can be only once something else runs.
-            asked = self._asked_at.get(name)
-            if running.live.starts_at is None or asked == runner.state.plan_version:
+            asked_at = self._asked_at.get(name)
+            if running.live.starts_at is None or asked_at == runner.state.plan_version:
                 continue
             due = caught_up_at(running.live)
             seen = [runner.state.clocks.watermarks.get(s) for s in running.live.sink.streams()]

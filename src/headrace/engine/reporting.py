@@ -129,10 +129,12 @@ class Reporting:
         """By query, what to say of a watermark that stands still while rows come in."""
         clocks, sets = self.runner.state.clocks, self.runner.plan.released_by
         warnings = {}
-        for name, found in self.standstills.watch(time.monotonic(), report, clocks, sets).items():
-            warnings[name] = found.text
-            if found.is_news:
-                _LOG.warning("query %r: %s", name, found.text)
+        for name, standstill in self.standstills.watch(
+            time.monotonic(), report, clocks, sets
+        ).items():
+            warnings[name] = standstill.text
+            if standstill.is_news:
+                _LOG.warning("query %r: %s", name, standstill.text)
         return warnings
 
     def _entry(self, name: str) -> Entry:

@@ -100,18 +100,18 @@ def take_spellings(state: Committed, names: Iterable[str]) -> None:
     Result tables of names that are not plain were kept under the name itself once.
     """
     for name in state.queries:
-        kept, wanted = f"results-{name}", results_of_query(name)
-        if kept != wanted and kept in state.arrangements and wanted not in state.arrangements:
-            state.arrangements[wanted] = replace(state.arrangements.pop(kept), name=wanted)
+        stored, wanted = f"results-{name}", results_of_query(name)
+        if stored != wanted and stored in state.arrangements and wanted not in state.arrangements:
+            state.arrangements[wanted] = replace(state.arrangements.pop(stored), name=wanted)
     for name in names:
         former = [n for n in (*state.queries, *state.branches) if same_name(n, name)]
         if len(former) == 1 and former[0] != name:
-            for known in (state.queries, state.merged, state.branches):
-                _rename(known, former[0], name)
+            for by_query in (state.queries, state.merged, state.branches):
+                _rename(by_query, former[0], name)
     for name, branch in state.branches.items():
         take_spellings(branch.state, [name])
 
 
-def _rename(known: dict[str, Any], old: str, new: str) -> None:
-    if old in known:
-        known[new] = known.pop(old)
+def _rename(by_query: dict[str, Any], old: str, new: str) -> None:
+    if old in by_query:
+        by_query[new] = by_query.pop(old)

@@ -95,13 +95,13 @@ class AggregateForms:
         settled = (
             p for part in _parts(where) for p in conditions.true_parts(signer.settled(part, branch))
         )
-        told = conditions.simplified(
+        simplified = conditions.simplified(
             frozenset(_parts(signer.normal(signer.settle(branch)).predicate))
         )
         beyond = [
             part
             for part in conditions.simplified(frozenset(settled))
-            if part not in told and conditions.simplified(told | {part}) != told
+            if part not in simplified and conditions.simplified(simplified | {part}) != simplified
         ]
         return conditions.number(conditions.both((), beyond))
 

@@ -185,12 +185,12 @@ class Conditions:
             # One that comes first may keep rows away from one that raises.
             return self.terms.intern((kind, tuple(flat)), True)
         neutral, decisive = (self.true, self.false) if kind == "and" else (self.false, self.true)
-        kept = {part for part in flat if part != neutral}
-        if decisive in kept:
+        conjuncts = {part for part in flat if part != neutral}
+        if decisive in conjuncts:
             return decisive
-        if len(kept) <= 1:
-            return kept.pop() if kept else neutral
-        return self.terms.intern((kind, tuple(sorted(kept))))
+        if len(conjuncts) <= 1:
+            return conjuncts.pop() if conjuncts else neutral
+        return self.terms.intern((kind, tuple(sorted(conjuncts))))
 
     def comparison(self, function: str, left: Expr, right: Expr, columns: Environment) -> int:
         if function in ("=", "!="):

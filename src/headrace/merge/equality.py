@@ -109,7 +109,7 @@ class Equality:
         """Those that give the same answers, first of all those that agree on what is plain."""
         groups = alike.by_answers.get(self.fingerprints.of(self._normal(branch)), {})
         plain = self._plain_parts(self._normal(branch))
-        others = (group for known, group in groups.items() if known != plain)
+        others = (group for form, group in groups.items() if form != plain)
         return chain(groups.get(plain, ()), chain.from_iterable(others))
 
     def _proved(

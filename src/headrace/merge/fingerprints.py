@@ -80,15 +80,15 @@ class Fingerprints:
         if value is not None:
             return [place(value)] * ROWS
         chance = random.Random(f"places {term}")
-        made: list[Fraction | None] = []
+        drawn_places: list[Fraction | None] = []
         for row, counted in enumerate(self._column(term)):
             if kind == "string":
                 length = row % 3
                 drawn = place("".join(chance.choice("abcmxAM01 ") for _ in range(length)))
             else:
                 drawn = Fraction(chance.randint(-400, 400), (1, 2, 8, 100)[row % 4])
-            made.append(None if counted is None else drawn)
-        return made
+            drawn_places.append(None if counted is None else drawn)
+        return drawn_places
 
     def _linear(self, op: str, items: Items) -> int:
         bits = 0

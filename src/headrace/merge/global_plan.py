@@ -188,17 +188,17 @@ class GlobalPlan:
         shared = plan.operators.get(key)
         if shared is not None:
             return shared, 0
-        made: dict[int, SharedOperator] = {}
-        root = self._copied(node, made)
+        copies: dict[int, SharedOperator] = {}
+        root = self._copied(node, copies)
         root.key = key
         plan.operators[key] = root
-        return root, len(made)
+        return root, len(copies)
 
-    def _copied(self, node: Node, made: dict[int, SharedOperator]) -> SharedOperator:
-        if id(node) not in made:
-            inputs = tuple(self._copied(below, made) for below in node.inputs)
-            made[id(node)] = self._new(node, inputs, -1)
-        return made[id(node)]
+    def _copied(self, node: Node, copies: dict[int, SharedOperator]) -> SharedOperator:
+        if id(node) not in copies:
+            inputs = tuple(self._copied(below, copies) for below in node.inputs)
+            copies[id(node)] = self._new(node, inputs, -1)
+        return copies[id(node)]
 
     def _add_parts(self, plan: SharedPlan, node: Node) -> tuple[SharedOperator, int]:
         """Share the largest parts that are there, looking from the sink down."""

@@ -211,7 +211,7 @@ def _is_part(join: Join, side: Node) -> bool:
 def _joined(node: Node) -> list[Node]:
     """A relation and what is below it, as far as a block looks."""
     if isinstance(node, Filter | Project | Join):
-        return [node, *(found for below in node.inputs for found in _joined(below))]
+        return [node, *(inner for below in node.inputs for inner in _joined(below))]
     return [node]
 
 

@@ -126,8 +126,8 @@ class NormalBlocks:
             parts = conditions.simplified(frozenset(rebuilt))
         if rebuilding is None:
             return None
-        told = [p for a, b in classes.standing().items() for p in self._equal(a, b)]
-        return frozenset(conditions.simplified(parts | frozenset(told))), rebuilding
+        equations = [p for a, b in classes.standing().items() for p in self._equal(a, b)]
+        return frozenset(conditions.simplified(parts | frozenset(equations))), rebuilding
 
     def _equal(self, variable: int, standing: int) -> list[int]:
         conditions, terms = self._conditions, self._terms

@@ -53,7 +53,7 @@ class Witnesses:
         variables = sorted(self._variables([*ours, *theirs]))
         made_for = [(parts, self._bounds(parts)) for parts in (ours, theirs)]
         beyond = [edge for _, bounds in made_for for edge in _beyond(bounds)]
-        asked = sorted(self._variables([*ours, *theirs], ("isnull", "notnull")))
+        null_tested = sorted(self._variables([*ours, *theirs], ("isnull", "notnull")))
         ordered = self._ordered([*ours, *theirs])
         for number in range(TRIES):
             parts, near = made_for[number % 2]
@@ -63,8 +63,8 @@ class Witnesses:
                 variable, value = chance.choice(beyond)
                 row[variable] = value
             row |= {term: chance.choice(places) for term, places in ordered.items()}
-            if asked and number % 8 > 5:
-                row[chance.choice(asked)] = None
+            if null_tested and number % 8 > 5:
+                row[chance.choice(null_tested)] = None
             guesses: dict[int, bool] = {}
             yield (
                 all(self._holds(part, row, guesses, chance) for part in ours),

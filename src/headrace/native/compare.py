@@ -100,8 +100,8 @@ def compare(
             # Turn 0 begins with the baseline, so there always is something to compare with.
             expected = expected or outcome
             if difference is None:
-                found = difference_between(expected.results, outcome.results)
-                difference = found and f"{name} against {baseline}: {found}"
+                differs = difference_between(expected.results, outcome.results)
+                difference = differs and f"{name} against {baseline}: {differs}"
     seconds = {name: median(times) for name, times in measured.items()}
     details: dict[str, Any] = {"runs": {n: [rounded(t) for t in measured[n]] for n in measured}}
     batches = {name: [rounded(t) for t in last[name].batch_seconds] for name in contestants}
@@ -132,19 +132,19 @@ def compare(
 
 
 def difference_between(
-    expected: Mapping[str, pa.Table], found: Mapping[str, pa.Table]
+    expected: Mapping[str, pa.Table], actual: Mapping[str, pa.Table]
 ) -> str | None:
     """Say how two sets of results differ, or nothing if they are equal as multisets."""
-    if expected.keys() != found.keys():
-        return f"results of {sorted(found)} instead of {sorted(expected)}"
+    if expected.keys() != actual.keys():
+        return f"results of {sorted(actual)} instead of {sorted(expected)}"
     for name in expected:
-        reason = multiset_difference(expected[name], found[name])
+        reason = multiset_difference(expected[name], actual[name])
         if reason is not None:
             return f"query {name}: {reason}"
     return None
 
 
-def multiset_difference(expected: pa.Table, found: pa.Table) -> str | None:
+def multiset_difference(expected: pa.Table, actual: pa.Table) -> str | None:
     """Compare two tables as multisets of rows, by column name, exactly.
 
     Exact also for floating point: what is compared aggregates whole numbers, so that the order of
@@ -153,12 +153,12 @@ def multiset_difference(expected: pa.Table, found: pa.Table) -> str | None:
     import duckdb
 
     columns = sorted(expected.column_names)
-    if columns != sorted(found.column_names):
-        return f"columns {sorted(found.column_names)} instead of {columns}"
+    if columns != sorted(actual.column_names):
+        return f"columns {sorted(actual.column_names)} instead of {columns}"
     chosen = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
     with duckdb.connect() as connection:
         connection.register("expected", expected)
-        connection.register("found", found)
+        connection.register("found", actual)
         counts = {}
         for this, other in (("expected", "found"), ("found", "expected")):
             rest = f"SELECT {chosen} FROM {this} EXCEPT ALL SELECT {chosen} FROM {other}"

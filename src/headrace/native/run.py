@@ -71,12 +71,12 @@ def run(
     return NativeRun(seconds, batches, rows)
 
 
-def _output_mode(plan: Node, asked: str) -> OutputMode:
+def _output_mode(plan: Node, wanted: str) -> OutputMode:
     """Append unless asked otherwise; totals over everything so far can only be updated."""
     endless = any(
         isinstance(n, Aggregate) and isinstance(n.windows[0], Landmark) for n in plan.walk()
     )
-    return OutputMode.UPDATE if endless else OutputMode(asked)
+    return OutputMode.UPDATE if endless else OutputMode(wanted)
 
 
 def _start(

@@ -70,8 +70,10 @@ def _require_aggregate(node: Aggregate, mode: OutputMode) -> None:
 
 def _require_join(node: Join) -> None:
     if not _is_stream_join(node):
-        kept = node.left if node.kind.keeps_left else node.right
-        if node.kind is JoinKind.FULL or (node.kind is not JoinKind.INNER and not kept.streams()):
+        outer_side = node.left if node.kind.keeps_left else node.right
+        if node.kind is JoinKind.FULL or (
+            node.kind is not JoinKind.INNER and not outer_side.streams()
+        ):
             raise NativeUnsupported("Spark cannot keep a table's rows in a join with a stream")
         return
     match node.time:

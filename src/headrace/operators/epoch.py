@@ -116,12 +116,12 @@ class Epoch:
         if load is not None:
             self.loads[family] = load
 
-    def derived(self, what: str, rows: exp.Query, made: Callable[[], exp.Query]) -> exp.Query:
+    def derived(self, what: str, rows: exp.Query, derive: Callable[[], exp.Query]) -> exp.Query:
         """A definition over another one: the same for all who ask, so that it is run once."""
-        known = self._derived.get((what, id(rows)))
-        if known is None:
-            known = self._derived[what, id(rows)] = (rows, made())
-        return known[1]
+        derived = self._derived.get((what, id(rows)))
+        if derived is None:
+            derived = self._derived[what, id(rows)] = (rows, derive())
+        return derived[1]
 
     @property
     def inputs(self) -> Inputs:

@@ -176,12 +176,12 @@ class Inputs:
 
     def rows(self, *queries: exp.Expr) -> int | None:
         """How many rows definitions read and make, as far as that is known."""
-        found = 0
+        total = 0
         for name, source in self.of(*queries).items():
             if source.rows is None:
                 return None
-            found += source.rows + self._more.get(name, 0)
-        return found
+            total += source.rows + self._more.get(name, 0)
+        return total
 
     def learn(self, name: str, observed: Mapping[str, Any]) -> None:
         """Note what a part of a multi-way join has seen."""
@@ -192,8 +192,8 @@ class Inputs:
     def watch_join(self) -> tuple[str, Mapping[frozenset[int], int]]:
         """A label for a join, and what it is seen to give: rows, by the inputs that were joined."""
         label = f"j{len(self._joins)}"
-        found = self._joins[label] = {}
-        return label, found
+        rows_of_steps = self._joins[label] = {}
+        return label, rows_of_steps
 
     @property
     def watches_joins(self) -> bool:
@@ -203,9 +203,11 @@ class Inputs:
     def note_joined(self, rows: Mapping[tuple[str, tuple[int, ...]], int]) -> None:
         """Note what came out of joins; several definitions may have run the same one."""
         for (label, inputs), count in rows.items():
-            found = self._joins.get(label)
-            if found is not None:
-                found[frozenset(inputs)] = max(count, found.get(frozenset(inputs), 0))
+            rows_of_steps = self._joins.get(label)
+            if rows_of_steps is not None:
+                rows_of_steps[frozenset(inputs)] = max(
+                    count, rows_of_steps.get(frozenset(inputs), 0)
+                )
 
     def expect_more(self, query: exp.Query, rows: int) -> None:
         """A definition makes this many rows of those that it reads."""
@@ -218,7 +220,7 @@ def names_in(*queries: exp.Expr) -> Iterator[str]:
     """The names of the engine's own inputs in definitions, each once."""
     seen: set[str] = set()
     for query in queries:
-        for found in query.find_all(exp.Table):
-            if found.name.startswith(PREFIX) and found.name not in seen:
-                seen.add(found.name)
-                yield found.name
+        for relation in query.find_all(exp.Table):
+            if relation.name.startswith(PREFIX) and relation.name not in seen:
+                seen.add(relation.name)
+                yield relation.name

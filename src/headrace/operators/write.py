@@ -112,12 +112,12 @@ def run_together(writer: Writer, work: Mapping[K, Writing[T]]) -> dict[K, T | Ex
     A piece that fails ends with its exception, and does the others no harm.
     """
     ended: dict[K, T | Exception] = {}
-    asked: dict[K, Write] = {}
+    requested: dict[K, Write] = {}
 
     def go_on(key: K, answer: Written | Exception | None) -> None:
         steps = work[key]
         try:
-            asked[key] = (
+            requested[key] = (
                 steps.throw(answer) if isinstance(answer, Exception) else steps.send(answer)  # type: ignore[arg-type]
             )
         except StopIteration as end:
@@ -127,8 +127,8 @@ def run_together(writer: Writer, work: Mapping[K, Writing[T]]) -> dict[K, T | Ex
 
     for key in work:
         go_on(key, None)
-    while asked:
-        served, asked = asked, {}
+    while requested:
+        served, requested = requested, {}
         for key, answer in zip(served, writer.write_all(list(served.values())), strict=True):
             go_on(key, answer)
     return ended

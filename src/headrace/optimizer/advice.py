@@ -17,11 +17,11 @@ from headrace.stats.catalog import NO_STATISTICS, Statistics
 
 def advise(plan: Node, statistics: Statistics = NO_STATISTICS) -> tuple[str, ...]:
     """Advice on a plan, each piece once, outermost first."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for node in plan.walk():
         for text in _about(node, statistics):
-            found.setdefault(text)
-    return tuple(found)
+            texts.setdefault(text)
+    return tuple(texts)
 
 
 def _about(node: Node, statistics: Statistics) -> Iterator[str]:
@@ -92,12 +92,12 @@ def _could_go_lower(columns: frozenset[str], below: Node) -> bool:
 
 
 def _about_source(node: Source, statistics: Statistics) -> Iterator[str]:
-    known = statistics.of_stream(node.stream)
-    late, nulls = known.late_rows.number, known.null_times.number
+    seen = statistics.of_stream(node.stream)
+    late, nulls = seen.late_rows.number, seen.null_times.number
     if late:
         yield (
-            f"{known.late_rows} rows of {node.shown} came too late for some window or join; "
+            f"{seen.late_rows} rows of {node.shown} came too late for some window or join; "
             f"its delay is {format_duration(node.delay)}, a longer one would wait for them"
         )
     if nulls:
-        yield f"{known.null_times} rows of {node.shown} had no {node.time} and were dropped"
+        yield f"{seen.null_times} rows of {node.shown} had no {node.time} and were dropped"

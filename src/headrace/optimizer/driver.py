@@ -68,12 +68,12 @@ def run_stages(
 ) -> Optimized:
     """Run each stage to its fixed point, without the rules named in ``disabled``."""
     stages = tuple(stages)
-    known = {rule.name for stage in stages for rule in stage.rules}
-    unknown = sorted(disabled - known)
+    rule_names = {rule.name for stage in stages for rule in stage.rules}
+    unknown = sorted(disabled - rule_names)
     if unknown:
         raise PlanError(
             f"no rule is named {', '.join(unknown)}",
-            hint=f"the rules are {', '.join(sorted(known))}",
+            hint=f"the rules are {', '.join(sorted(rule_names))}",
         )
     steps: list[RuleApplication] = []
     current = plan

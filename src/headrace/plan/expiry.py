@@ -41,11 +41,11 @@ def lives(node: Node) -> Lives:
         case Union():
             return _lives_of_union(node)
         case Join():
-            found: Lives = {}
+            ttls: Lives = {}
             for side, schema in ((node.left, node.left_schema), (node.right, node.right_schema)):
                 outer = dict(zip(side.schema.names, schema.names, strict=True))
-                found |= {outer[name]: ttl for name, ttl in lives(side).items()}
-            return found
+                ttls |= {outer[name]: ttl for name, ttl in lives(side).items()}
+            return ttls
         case _:
             raise PlanError(f"no life of rows is defined for {type(node).__name__}")
 

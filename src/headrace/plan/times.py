@@ -58,10 +58,10 @@ def event_times(node: Node, grid: Hopping | None = None) -> Times:
     On a ``grid`` a lag says that every row that is still to come is at or above the beginning of
     the cell that holds ``W - lag``.
     """
-    known = node.times_by_grid
-    if grid not in known:
-        known[grid] = _event_times(node, grid)
-    return dict(known[grid])
+    by_grid = node.times_by_grid
+    if grid not in by_grid:
+        by_grid[grid] = _event_times(node, grid)
+    return dict(by_grid[grid])
 
 
 def _event_times(node: Node, grid: Hopping | None) -> Times:
@@ -259,12 +259,12 @@ def input_times(node: Node) -> dict[str, frozenset[str]] | None:
     graph = join_graph(node, tables=True)
     if node.kind is not JoinKind.INNER or graph.timed:
         return None
-    found: dict[str, frozenset[str]] = {}
+    times: dict[str, frozenset[str]] = {}
     for leaf in graph.leaves:
         if leaf.node.streams():
             own = event_times(leaf.node)
-            found[leaf.name] = frozenset(n for n in leaf.schema.names if leaf.own_name(n) in own)
-    return found
+            times[leaf.name] = frozenset(n for n in leaf.schema.names if leaf.own_name(n) in own)
+    return times
 
 
 def held_back_by(node: Node, column: str) -> frozenset[Join]:

@@ -54,10 +54,12 @@ class WindowGraph:
                 raise PlanError(f"{edge.window.name} is not covered by {edge.source.name}")
 
     @classmethod
-    def of(cls, asked: Iterable[Hopping], sources: Mapping[Hopping, Hopping | None]) -> WindowGraph:
+    def of(
+        cls, wanted: Iterable[Hopping], sources: Mapping[Hopping, Hopping | None]
+    ) -> WindowGraph:
         """A graph from "computed from" pairs, in one order whatever the order they came in."""
         edges = (WindowSource(w, sources[w]) for w in sorted(sources, key=_size))
-        return cls(frozenset(asked), tuple(edges))
+        return cls(frozenset(wanted), tuple(edges))
 
     @cached_property
     def sources(self) -> dict[Hopping, Hopping | None]:
@@ -153,14 +155,14 @@ def graph_cluster(
         f'    {name}_rows [label="rows", fillcolor="#dbe9f6"];',
     ]
     names = {window: f"{name}_w{index}" for index, window in enumerate(graph.sources)}
-    for window, known in names.items():
+    for window, node_name in names.items():
         label = (
             window.name if costs is None else f"{window.name}\\ncost {format_number(costs[window])}"
         )
         style = 'fillcolor="#fdebc8"'
         if window not in graph.asked:
             style = 'style="rounded,dashed", xlabel="factor"'
-        lines.append(f'    {known} [label="{label}", {style}];')
+        lines.append(f'    {node_name} [label="{label}", {style}];')
     for window, source in graph.sources.items():
         if source is None:
             lines.append(f"    {name}_rows -> {names[window]};")

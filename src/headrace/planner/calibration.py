@@ -46,8 +46,8 @@ def calibrated_probes(file: Path | None = None) -> ProbeTuning:
 def _read(kind: type[T], name: str, file: Path | None) -> T:
     place = file or calibration_file()
     try:
-        known = json.loads(place.read_text(encoding="utf-8"))
-        return kind(**known[machine_name()][name])
+        by_machine = json.loads(place.read_text(encoding="utf-8"))
+        return kind(**by_machine[machine_name()][name])
     except (OSError, ValueError, KeyError, TypeError):
         return kind()
 
@@ -56,10 +56,10 @@ def store_calibration(tuning: Tuning, probing: ProbeTuning, file: Path | None = 
     """Note this machine's parameters beside those of others."""
     place = file or calibration_file()
     try:
-        known = json.loads(place.read_text(encoding="utf-8"))
+        by_machine = json.loads(place.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        known = {}
-    known[machine_name()] = {_EARLY: asdict(tuning), _PROBING: asdict(probing)}
+        by_machine = {}
+    by_machine[machine_name()] = {_EARLY: asdict(tuning), _PROBING: asdict(probing)}
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+    place.write_text(json.dumps(by_machine, indent=2) + "\n", encoding="utf-8")
     return place

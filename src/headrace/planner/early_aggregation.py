@@ -89,14 +89,14 @@ def plan_costs(
     costs = ChoiceCosts(shape, loads, tuning, model, outputs)
     if len(shape.eligible) <= MOST_LISTED:
         return {choice: costs.of(choice) for choice in choices(shape.eligible)}
-    found = {choice: costs.of(choice) for choice in (frozenset[int](), shape.eligible)}
-    best = min(found, key=lambda choice: found[choice])
+    cost_of = {choice: costs.of(choice) for choice in (frozenset[int](), shape.eligible)}
+    best = min(cost_of, key=lambda choice: cost_of[choice])
     while True:
         for index in shape.eligible:
-            found.setdefault(best ^ {index}, costs.of(best ^ {index}))
-        better = min(found, key=lambda choice: found[choice])
+            cost_of.setdefault(best ^ {index}, costs.of(best ^ {index}))
+        better = min(cost_of, key=lambda choice: cost_of[choice])
         if better == best:
-            return found
+            return cost_of
         best = better
 
 
@@ -192,13 +192,15 @@ class ChoiceCosts:
 
     def _figures(self) -> SetFigures:
         """Rates, windows, groups and selectivities as the paper's equations take them."""
-        found = []
+        streams = []
         for index in range(len(self.shape.graph.leaves)):
             counted = (n for (owner, _), n in self.loads.keys.items() if owner == index)
             selectivity = 1 / max(1.0, prod(counted))
             if self.shape.is_table(index):
                 rows, groups = self.loads.table_rows[index]
-                found.append(StreamFigures(0.0, rows, max(1.0, groups * selectivity), selectivity))
+                streams.append(
+                    StreamFigures(0.0, rows, max(1.0, groups * selectivity), selectivity)
+                )
                 continue
             load = self.loads.sets[index]
             rate = load.rows / load.milliseconds
@@ -206,8 +208,8 @@ class ChoiceCosts:
             window = rate * max(lengths, default=load.milliseconds)
             window, _ = self.loads.window_rows.get(index, (window, 0.0))
             groups = max(1.0, load.keys * selectivity)
-            found.append(StreamFigures(rate * 1_000, window, groups, selectivity))
-        return SetFigures(tuple(found))
+            streams.append(StreamFigures(rate * 1_000, window, groups, selectivity))
+        return SetFigures(tuple(streams))
 
     @property
     def _firing(self) -> float:
@@ -263,11 +265,11 @@ class ChoiceCosts:
             pairs = rates[0] * rates[1] * window.slide
             return pairs * self._costs(rates).key_share((0, 1))
         costs = self._costs(rates)
-        made = 0.0
+        joined_rows = 0.0
         for left, right in pairs_of(self.shape.graph.written):
             members = _members(left) | _members(right)
-            made += costs.rows(sum(1 << index for index in members))
-        return made
+            joined_rows += costs.rows(sum(1 << index for index in members))
+        return joined_rows
 
     def _costs(self, rates: tuple[float, ...]) -> JoinCost:
         load = JoinLoad(rates, self.loads.keys, self._firing)

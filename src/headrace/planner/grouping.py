@@ -136,13 +136,13 @@ def _columns(node: Aggregate) -> frozenset[str]:
 
 def aggregates_by_family(plans: Iterable[Node]) -> dict[str, list[Aggregate]]:
     """The aggregates that have panes, by grouping, in the order they are met."""
-    found: dict[str, list[Aggregate]] = {}
+    by_family: dict[str, list[Aggregate]] = {}
     for plan in plans:
         for node in plan.walk():
             panes = of_panes(node) if isinstance(node, Aggregate) else None
             if panes is not None:
-                found.setdefault(Grouping.of(panes).family, []).append(panes)
-    return found
+                by_family.setdefault(Grouping.of(panes).family, []).append(panes)
+    return by_family
 
 
 def windows_of(nodes: Iterable[Aggregate]) -> frozenset[Hopping]:

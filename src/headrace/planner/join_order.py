@@ -180,11 +180,11 @@ class _Planner:
         if not self.counted.known:
             return best_without_statistics(self.graph, self.policy.disabled_join_rules)
         key = self.identity, driver, self.policy.disabled_join_rules
-        known = self.choices.join_plans.get(key)
-        if known is None or not _alike(known[0], load):
-            known = load, best_order(self.graph, load, self.policy.disabled_join_rules)
-            self.choices.join_plans[key] = known
-        return known[1]
+        remembered = self.choices.join_plans.get(key)
+        if remembered is None or not _alike(remembered[0], load):
+            remembered = load, best_order(self.graph, load, self.policy.disabled_join_rules)
+            self.choices.join_plans[key] = remembered
+        return remembered[1]
 
     def _stable(self, before: Order | None, planned: JoinOrder, load: JoinLoad) -> JoinOrder:
         """The order as it was, unless the planned one promises enough."""
@@ -225,10 +225,10 @@ def _alike(one: JoinLoad, other: JoinLoad) -> bool:
 def _tied_sequence(graph: JoinGraph, driver: int, sequence: tuple[int, ...]) -> list[int]:
     """The driver, then the others as in the sequence, those first that have a condition with
     what is there already."""
-    found = [driver]
+    ordered = [driver]
     rest = [index for index in sequence if index != driver]
     while rest:
-        present = frozenset(found)
+        present = frozenset(ordered)
         tied = [
             index
             for index in rest
@@ -236,9 +236,9 @@ def _tied_sequence(graph: JoinGraph, driver: int, sequence: tuple[int, ...]) -> 
         ]
         tied = tied or [i for i in rest if graph.shares_key(present, frozenset((i,)))]
         index = (tied or rest)[0]
-        found.append(index)
+        ordered.append(index)
         rest.remove(index)
-    return found
+    return ordered
 
 
 def _one_pass_pays(

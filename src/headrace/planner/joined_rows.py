@@ -130,16 +130,16 @@ def _note(
     statistics: RuntimeStatistics,
     choices: Choices,
 ) -> None:
-    known = statistics.matches.get(identity, {})
-    if any(_has_changed(run, known) for run in runs):
-        known = {}
+    before = statistics.matches.get(identity, {})
+    if any(_has_changed(run, before) for run in runs):
+        before = {}
         choices.surprised.add(identity)
-    elif any(step not in known for step in shares):
+    elif any(step not in before for step in shares):
         # A step that never ran was planned by keys: whether these are still right is soon known.
         choices.surprised.update([identity] if any(map(_is_misjudged, runs)) else ())
-    kept = {step: match for step, match in known.items() if epoch - match.epoch < EVERY}
+    recent = {step: match for step, match in before.items() if epoch - match.epoch < EVERY}
     fresh = {step: Match(share, epoch) for step, share in shares.items()}
-    statistics.matches[identity] = kept | fresh
+    statistics.matches[identity] = recent | fresh
     load = statistics.joins.get(identity)
     if load is not None:
         now = {step: match.share for step, match in statistics.matches[identity].items()}
@@ -147,9 +147,9 @@ def _note(
         statistics.joins[identity] = replace(load, seen=seen)
 
 
-def _has_changed(run: JoinRun, known: Mapping[frozenset[int], Match]) -> bool:
+def _has_changed(run: JoinRun, matches: Mapping[frozenset[int], Match]) -> bool:
     """Whether a step gave another share than when it ran last."""
-    before = {step: known[step].share for step in run.seen if step in known}
+    before = {step: matches[step].share for step in run.seen if step in matches}
     expected = seen_rows(run.graph, run.load, before)
     return any(_differ(run, step, rows) for step, rows in expected.items())
 
@@ -161,8 +161,8 @@ def _is_misjudged(run: JoinRun) -> bool:
 
 
 def _differ(run: JoinRun, step: frozenset[int], rate: float) -> bool:
-    found, expected = float(run.found[step]), rate * run.load.stretch
-    more, less = max(found, expected), min(found, expected)
+    seen, expected = float(run.found[step]), rate * run.load.stretch
+    more, less = max(seen, expected), min(seen, expected)
     return more > SURPRISE * less and more - less > CHANCE * sqrt(more)
 
 

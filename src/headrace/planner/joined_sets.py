@@ -78,19 +78,19 @@ def _note(runs: Sequence[SetJoinRun], chosen: EarlyInputs, statistics: RuntimeSt
         return
     identity, epoch = chosen.choice.identity, chosen.epoch
     factor = max(float(sum(results)), NOTHING) / expected
-    known = statistics.set_matches.get(identity, {})
-    before = known.get(chosen.inputs)
+    matches = statistics.set_matches.get(identity, {})
+    before = matches.get(chosen.inputs)
     if before is not None and not 1 / SURPRISE <= factor / before.factor <= SURPRISE:
-        known = {}
+        matches = {}
     fresh = {chosen.inputs: factor}
     stores = enumerate(one.store for one in chosen.choice.sets)
     skews = {index: statistics.skews.get(store, 1.0) for index, store in stores}
-    kept = {
+    recent = {
         early: SetMatch(sqrt(one.factor * match_of(early, fresh, skews)), one.epoch)
-        for early, one in known.items()
+        for early, one in matches.items()
         if epoch - one.epoch < EVERY
     }
-    statistics.set_matches[identity] = {**kept, chosen.inputs: SetMatch(factor, epoch)}
+    statistics.set_matches[identity] = {**recent, chosen.inputs: SetMatch(factor, epoch)}
 
 
 def _judge(

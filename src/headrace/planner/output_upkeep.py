@@ -60,8 +60,8 @@ class OutputChoice:
         loads = self.early.loads(query.statistics, query.stored_rows)
         inputs = self.early.chosen(query.choices)
         costs = None if loads is None else costs_of(self.early, inputs, loads)
-        _, kept = query.choices.outputs.get(self.early.subject, (0, False))
-        chosen = self._forced or (KEPT if kept else ANEW)
+        _, is_kept = query.choices.outputs.get(self.early.subject, (0, False))
+        chosen = self._forced or (KEPT if is_kept else ANEW)
         reason = self.reason
         if reason is None and not self.early.policy.keeps_outputs:
             reason = "the decision is turned off"
@@ -81,12 +81,12 @@ def choose_output(
     choices: Choices,
 ) -> bool:
     """Whether to keep the output up to date in an epoch; not while nothing is known."""
-    last, kept = choices.outputs.get(early.subject, (0, False))
+    last, is_kept = choices.outputs.get(early.subject, (0, False))
     if last == epoch:
-        return kept
+        return is_kept
     if loads is not None:
         costs = costs_of(early, inputs, loads)
-        now, other = (KEPT, ANEW) if kept else (ANEW, KEPT)
+        now, other = (KEPT, ANEW) if is_kept else (ANEW, KEPT)
         if costs[other] <= costs[now] * (1 - early.policy.least_gain):
             saved = 1 - costs[other] / costs[now]
             names = ", ".join(early.shape.names)
@@ -94,9 +94,9 @@ def choose_output(
                 f"output of {names} {_TEXTS[other]} (was {_TEXTS[now]}, expected to save "
                 f"{saved:.0%})"
             )
-            kept = not kept
-    choices.outputs[early.subject] = epoch, kept
-    return kept
+            is_kept = not is_kept
+    choices.outputs[early.subject] = epoch, is_kept
+    return is_kept
 
 
 @dataclass(frozen=True)
@@ -148,17 +148,17 @@ def describe(query: PlannedQuery) -> list[DescribedOutput]:
 
 def alternatives(query: PlannedQuery) -> Iterator[RankedPlan]:
     """The output the other way, where there is another."""
-    for told in describe(query):
-        if told.reason is None and not told.node.output:
+    for described in describe(query):
+        if described.reason is None and not described.node.output:
             for way in (ANEW, KEPT):
                 info = Alternative(
                     f"output {_TEXTS[way]}",
-                    told.cost(way),
+                    described.cost(way),
                     INCREMENTAL_OUTPUT,
-                    way == told.chosen,
+                    way == described.chosen,
                     "Figure 5 of the paper" if way == KEPT else "whole sets, whole windows",
                 )
-                yield RankedPlan(info, with_output(query.own, told.node, way))
+                yield RankedPlan(info, with_output(query.own, described.node, way))
 
 
 def with_output(plan: Node, aggregate: Aggregate, output: str) -> Node:

@@ -150,15 +150,19 @@ def plan_pane_layouts(
         if not past:
             generations[family] = (Generation(1, best),)
             continue
-        kept = _kept(past[-1].layout, windows)
-        gain = None if kept is None else _gain(kept, best, load)
+        adapted = _kept(past[-1].layout, windows)
+        gain = None if adapted is None else _gain(adapted, best, load)
         regret = None
-        if kept is not None and is_guarded(policy) and not _admits(family, kept, load, regrets):
-            regret = regrets.of(subject_of(family)).regret(layout_name(kept))
+        if (
+            adapted is not None
+            and is_guarded(policy)
+            and not _admits(family, adapted, load, regrets)
+        ):
+            regret = regrets.of(subject_of(family)).regret(layout_name(adapted))
         stays = gain is None or gain < policy.least_gain
-        if kept is not None and (kept == best or (stays and regret is None)):
+        if adapted is not None and (adapted == best or (stays and regret is None)):
             # The same panes; windows that came or went change nothing in the stores.
-            generations[family] = (*past[:-1], Generation(past[-1].number, kept))
+            generations[family] = (*past[:-1], Generation(past[-1].number, adapted))
         else:
             generations[family] = (*past, Generation(past[-1].number + 1, best))
             changes.append(Change(family, past[-1].layout, best, gain, regret))
@@ -194,13 +198,13 @@ def _hosts(
     policy: PlannerPolicy,
 ) -> dict[str, Grouping]:
     """Which groupings take the panes of another; decided once, when a grouping comes."""
-    found = {family: host for family, host in current.hosts.items() if family in by_family}
+    hosts = {family: host for family, host in current.hosts.items() if family in by_family}
     groupings = {family: Grouping.of(nodes[0]) for family, nodes in by_family.items()}
-    hosting = {host.family: host for host in found.values()}
-    folding = _folding(by_family, groupings, found) if policy.shares_filters else {}
+    hosting = {host.family: host for host in hosts.values()}
+    folding = _folding(by_family, groupings, hosts) if policy.shares_filters else {}
     for family in sorted(groupings, key=lambda f: len(groupings[f].keys), reverse=True):
         grouping = groupings[family]
-        if family in found:
+        if family in hosts:
             continue
         if (
             family not in current.generations
@@ -209,20 +213,20 @@ def _hosts(
             finer = [h for h in hosting.values() if grouping.is_coarser_than(h)]
             finer = [h for h in finer if _is_worth_hosting(h, current, loads)]
             if finer:
-                found[family] = min(finer, key=lambda h: len(h.keys))
+                hosts[family] = min(finer, key=lambda h: len(h.keys))
                 continue
             host = folding.get(family)
             if host is not None and _is_worth_hosting(host, current, loads):
-                found[family] = host
+                hosts[family] = host
                 continue
         hosting[family] = grouping
-    return found
+    return hosts
 
 
 def _folding(
     by_family: Mapping[str, list[Aggregate]],
     groupings: Mapping[str, Grouping],
-    found: Mapping[str, Grouping],
+    hosts: Mapping[str, Grouping],
 ) -> dict[str, Grouping]:
     """Groupings of filtered streams that can be folded, where there are several filters."""
     sharing: dict[str, list[str]] = {}
@@ -235,8 +239,8 @@ def _folding(
         others = base_family in groupings
         if len(families) + others < 2:
             continue
-        room = MOST_FILTERS - sum(f in found for f in families)
-        for family in [f for f in families if f not in found][: max(room, 0)]:
+        room = MOST_FILTERS - sum(f in hosts for f in families)
+        for family in [f for f in families if f not in hosts][: max(room, 0)]:
             base = groupings[family].unfiltered
             assert base is not None
             folding[family] = base
@@ -253,7 +257,7 @@ def _is_worth_hosting(host: Grouping, current: PanePlan, loads: Mapping[str, Loa
 
 def describe(query: PlannedQuery) -> list[DescribedWindows]:
     """For each aggregate that is not stored as it is: how its windows are shared."""
-    found = []
+    described_windows = []
     policy = query.policy
     for nodes in aggregates_by_family([query.plan]).values():
         host = query.panes.host(nodes[0])
@@ -267,8 +271,8 @@ def describe(query: PlannedQuery) -> list[DescribedWindows]:
             title += f", from panes by {', '.join(map(str, host.keys))}"
         parts = [part for node in nodes for part in (decompose_all(node.aggregates) or {}).values()]
         ranked = tuple(layouts(windows, load, policy.sharing_of(nodes), policy.window_cost_model))
-        found.append(described(title, layout, coverage_of(parts), load, ranked))
-    return found
+        described_windows.append(described(title, layout, coverage_of(parts), load, ranked))
+    return described_windows
 
 
 @dataclass(frozen=True)
@@ -293,12 +297,12 @@ class DescribedFilter:
 def describe_filters(query: PlannedQuery) -> list[DescribedFilter]:
     """The aggregates of a query whose filters share a store with others."""
     hosted = Counter(host.family for host in query.panes.hosts.values())
-    found = []
+    filters = []
     for family, nodes in aggregates_by_family([query.plan]).items():
         host, own = query.panes.hosts.get(family), Grouping.of(nodes[0])
         if host is not None and own.unfiltered == host:
-            found.append(DescribedFilter(nodes[0], hosted[host.family]))
-    return found
+            filters.append(DescribedFilter(nodes[0], hosted[host.family]))
+    return filters
 
 
 @dataclass(frozen=True)
@@ -312,7 +316,7 @@ class ForcedSharing:
 
 def forced_sharings(plan: Node, loads: Mapping[str, Load]) -> list[ForcedSharing]:
     """The plan with each way to share windows that would store other panes than the others."""
-    found: dict[tuple[PaneLayout, ...], ForcedSharing] = {}
+    by_layouts: dict[tuple[PaneLayout, ...], ForcedSharing] = {}
     families = aggregates_by_family([plan])
     for sharing in reversed(Sharing):
         best = [
@@ -322,8 +326,8 @@ def forced_sharings(plan: Node, loads: Mapping[str, Load]) -> list[ForcedSharing
         cost: Figure = sum((entry.cost.figure for entry in best), Exact(0))
         forced = plan.transform(lambda node, how=sharing: _forced(node, how))  # type: ignore[misc]
         entry = ForcedSharing(sharing, forced, Cost(cost, UNIT))
-        found.setdefault(tuple(entry.layout for entry in best), entry)
-    return list(found.values()) if len(found) > 1 else []
+        by_layouts.setdefault(tuple(entry.layout for entry in best), entry)
+    return list(by_layouts.values()) if len(by_layouts) > 1 else []
 
 
 _SHARING_REASONS = {
@@ -370,8 +374,8 @@ def _kept(layout: PaneLayout, windows: frozenset[Hopping]) -> PaneLayout | None:
     return PaneLayout.of(panes)
 
 
-def _gain(kept: PaneLayout, best: PaneLayout, load: Load | None) -> float | None:
-    before, after = layout_cost(kept, load).figure.number, layout_cost(best, load).figure.number
+def _gain(present: PaneLayout, best: PaneLayout, load: Load | None) -> float | None:
+    before, after = layout_cost(present, load).figure.number, layout_cost(best, load).figure.number
     if before is None or after is None:
         return None
     return 1 - after / before

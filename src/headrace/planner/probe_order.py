@@ -200,10 +200,10 @@ class ProbeOrders:
         for part in observed:
             for one, other, *counts in part["counts"]:
                 edges[one, other] = edges.get((one, other), EdgeCounts()) + EdgeCounts(*counts)
-            for kind, known in steps.items():
+            for kind, by_step in steps.items():
                 for driver, met, one, other, *counts in part[kind]:
                     step = driver, met, (one, other)
-                    known[step] = known.get(step, EdgeCounts()) + EdgeCounts(*counts)
+                    by_step[step] = by_step.get(step, EdgeCounts()) + EdgeCounts(*counts)
             # Of an input that every part holds whole each tells the same.
             whole = part["whole"]
             for one, other, count in part["keys"]:
@@ -223,15 +223,15 @@ class ProbeOrders:
 
     def _judge(self, ended: Cycle) -> dict[int, Regret]:
         """The inputs whose orders did not keep their promise in a cycle."""
-        promised, known = self.history.sample(), self.history.forecast(smooth=False)
-        if promised is None or known is None or not is_guarded(self.policy):
+        promised, forecast = self.history.sample(), self.history.forecast(smooth=False)
+        if promised is None or forecast is None or not is_guarded(self.policy):
             return {}
         regrets = {}
         for driver, written in self._written.items():
             sequence = self.orders[driver]
-            taken = observed_cost(sequence, ended, known, self.policy.probe_tuning)
+            taken = observed_cost(sequence, ended, forecast, self.policy.probe_tuning)
             unknown, chosen = self._rank(sequence, promised)
-            instead_unknown, instead = self._rank(written, known)
+            instead_unknown, instead = self._rank(written, forecast)
             if taken is None or unknown or instead_unknown:
                 continue
             plan = None if sequence == written else _plan_name(sequence)
@@ -292,13 +292,13 @@ class ProbeOrders:
     def costs(self, sequences: Mapping[int, ProbeSequence]) -> ProbedOrder:
         """What new rows are expected to cost in these orders, as far as that is known."""
         costs = {driver: self._cost(sequence) for driver, sequence in sequences.items()}
-        known = {driver: cost for driver, cost in costs.items() if cost is not None}
+        costed = {driver: cost for driver, cost in costs.items() if cost is not None}
         cycles = self.history.cycles
         arrivals = cycles[-1].arrivals if cycles else {}
         rows = sum(arrivals.values())
-        if len(known) < len(costs) or not rows:
+        if len(costed) < len(costs) or not rows:
             return ProbedOrder(sequences, costs, None)
-        total = sum(known[driver] * arrivals.get(driver, 0) for driver in known)
+        total = sum(costed[driver] * arrivals.get(driver, 0) for driver in costed)
         return ProbedOrder(sequences, costs, total / rows)
 
     def _cost(self, sequence: ProbeSequence) -> float | None:
@@ -354,7 +354,7 @@ class ProbeOrders:
 
 
 def observed_cost(
-    sequence: ProbeSequence, cycle: Cycle, known: ProbeStatistics, tuning: ProbeTuning
+    sequence: ProbeSequence, cycle: Cycle, statistics: ProbeStatistics, tuning: ProbeTuning
 ) -> float | None:
     """Seconds that an order took for each row that began it; None if none did.
 
@@ -368,7 +368,7 @@ def observed_cost(
             # No row got that far.
             break
         began = began or counts.queries
-        seconds += counts.queries * query_cost(known.keys.get(edge, 1.0), tuning)
+        seconds += counts.queries * query_cost(statistics.keys.get(edge, 1.0), tuning)
         seconds += (counts.rows + counts.wasted) * tuning.match
         met |= 1 << edge[1]
     return seconds / began if began else None
@@ -403,17 +403,17 @@ def alternatives(query: PlannedQuery) -> Iterator[RankedPlan]:
 
 
 def _probed(query: PlannedQuery, plan: Node) -> list[DescribedProbes]:
-    found = []
+    described = []
     for join in topmost_joins(plan):
         graph = join_graph(join)
         if join.emits_window or not is_probed(join, graph, query.policy):
             continue
         orders = query.choices.probes.get(plan_hash(join))
         if orders is None:
-            known = RuntimeStatistics(
+            statistics = RuntimeStatistics(
                 probes=dict(query.statistics.probes), regrets=query.statistics.regrets.copy()
             )
-            orders = ProbeOrders.begin(join, graph, query.policy, known)
+            orders = ProbeOrders.begin(join, graph, query.policy, statistics)
         listed = listed_orders(graph, None, query.policy.disabled_join_rules)
-        found.append(orders.describe(join, [order.order for order in listed]))
-    return found
+        described.append(orders.describe(join, [order.order for order in listed]))
+    return described

@@ -121,8 +121,8 @@ class Experience:
             return Experience(others, self._doubt(observed, promise.chosen))
         before = self.lessons.get(plan)
         lesson = Lesson(promise, observed, 1 if before is None else before.times + 1)
-        kept = dict([*others.items(), (plan, lesson)][-MOST_LESSONS:])
-        return Experience(kept, max(self.doubt, lesson.error))
+        remembered = dict([*others.items(), (plan, lesson)][-MOST_LESSONS:])
+        return Experience(remembered, max(self.doubt, lesson.error))
 
     def _doubt(self, observed: float, predicted: float) -> float:
         if observed > predicted * TRUE:

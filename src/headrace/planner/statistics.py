@@ -142,12 +142,12 @@ class RuntimeStatistics:
             window = self.moving.get(name, MovingWindow())
             self.moving[name] = window.moved(seen.begins, came, jump)
         for column, different in seen.keys.items():
-            known = self.keys.get((name, column))
+            before_keys = self.keys.get((name, column))
             # Panes are joined as they are. In a window that moves there are rows of many epochs.
             is_pane = seen.entered is None
             keys = different if is_pane else estimated_keys(seen.rows, different, 1)
-            if known is not None:
-                keys = followed_keys(known, seen.rows, different, keys)
+            if before_keys is not None:
+                keys = followed_keys(before_keys, seen.rows, different, keys)
             self.keys[name, column] = keys
 
     def note_keys(self, store: str, column: str, keys: float) -> None:
@@ -159,14 +159,14 @@ class RuntimeStatistics:
         self, store: str, column: str, counted: Iterable[tuple[str, int]], rows: int
     ) -> None:
         """Values with the rows that have them, of so many in all; parts of them may come apart."""
-        found: Counter[str] = Counter()
+        rows_of: Counter[str] = Counter()
         for value, count in counted:
-            found[value] += count
+            rows_of[value] += count
         # The others are alike: only values of more than their share are worth a name.
         usual = rows / max(1.0, self.keys.get((store, column), 1.0))
         self.frequent[store, column] = {
             value: count / rows
-            for value, count in found.most_common(MOST_FREQUENT)
+            for value, count in rows_of.most_common(MOST_FREQUENT)
             if count > FREQUENT * usual and count >= least_frequent(rows)
         }
 

@@ -32,10 +32,10 @@ def is_guarded(policy: PlannerPolicy) -> bool:
     return policy.window_cost_model is CostModel.ENGINE
 
 
-def promise_of(layout: PaneLayout, expected: Load, known: Load) -> Promise:
+def promise_of(layout: PaneLayout, expected: Load, seen: Load) -> Promise:
     """What is predicted for a layout by what was expected, and for the written one, in which each
     window has panes of its own, by what is known."""
-    return Promise(_seconds(layout, expected), _seconds(own_panes(layout.pane_of), known))
+    return Promise(_seconds(layout, expected), _seconds(own_panes(layout.pane_of), seen))
 
 
 def _seconds(layout: PaneLayout, load: Load) -> float:
@@ -64,11 +64,11 @@ def learn_layouts(
         looked_at = choices.laid_out_for.get(family)
         due |= looked_at is None or _has_changed(layout, looked_at, statistics.loads[family])
         past = replace(before, seen=()) if jumped else before
-        known = replace(load, seen=past.recalled(load))
+        recalled = replace(load, seen=past.recalled(load))
         expected = replace(load, seen=past.recalled(replace(load, seen=load.seen[:1])))
-        observed = _seconds(layout, known)
+        observed = _seconds(layout, recalled)
         plan = None if layout == own_panes(layout.pane_of) else layout_name(layout)
-        promise = promise_of(layout, expected, known)
+        promise = promise_of(layout, expected, recalled)
         due |= statistics.regrets.judge(subject_of(family), plan, promise, observed) is not None
     return due
 

@@ -284,7 +284,7 @@ def _untimed(node: Node) -> Node | None:
         # A join with a table hands on what the stream has.
         if isinstance(node, Aggregate) or (node.left.streams() and node.right.streams()):
             return node
-    return next((found for found in map(_untimed, node.inputs) if found is not None), None)
+    return next((untimed for untimed in map(_untimed, node.inputs) if untimed is not None), None)
 
 
 def without_window(relation: Relation, node: exp.Expr | None) -> NoReturn:

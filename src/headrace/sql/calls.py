@@ -202,11 +202,11 @@ class CallBinder:
         if any(isinstance(argument, exp.Order) for argument in given):
             self._unsupported(node, f"ORDER BY inside {name}()", "sort the result: sort_array(…)")
         arguments = tuple(self.bind(argument) for argument in given)
-        known = table.AGGREGATES[canonical]
+        function = table.AGGREGATES[canonical]
         count = len(arguments)
-        least = 1 if canonical == "count" else known.required
-        if count < least or (known.most is not None and count > known.most):
-            refuse("ARGUMENT_COUNT", node, name=name, expected=known.expected, given=count)
+        least = 1 if canonical == "count" else function.required
+        if count < least or (function.most is not None and count > function.most):
+            refuse("ARGUMENT_COUNT", node, name=name, expected=function.expected, given=count)
         if canonical == "count" and not distinct and all(_constant(a) for a in arguments):
             return AggregateCall("count", (), BIGINT)
         arguments = _usual_arguments(canonical, arguments)
@@ -214,7 +214,7 @@ class CallBinder:
             arguments = (arguments[0], *self._error(node, arguments[1]))
         types = tuple(argument.type for argument in arguments)
         try:
-            kind = known.type_of(types)
+            kind = function.type_of(types)
         except CoercionError as error:
             self._mismatch(node, str(error))
         distinct = distinct and canonical not in table.DISTINCT_CHANGES_NOTHING

@@ -222,5 +222,5 @@ def round_type(types: Types, values: Values) -> DataType:
         raise CoercionError("the number of places must be a constant")
     if places < 0:
         return decimal(max(precision - scale + 1, -places + 1), 0)
-    kept = min(scale, places)
-    return decimal(precision - scale + 1 + kept, kept)
+    left = min(scale, places)
+    return decimal(precision - scale + 1 + left, left)

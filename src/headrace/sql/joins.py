@@ -223,26 +223,26 @@ def _using(
         name = folded(identifier.name)
         pair = []
         for side in (left, right):
-            found = [c for c in side.columns if folded(c.name) == name and not c.hidden]
-            if len(found) != 1:
-                known = [c.name for c in side.columns if not c.hidden]
+            of_name = [c for c in side.columns if folded(c.name) == name and not c.hidden]
+            if len(of_name) != 1:
+                side_names = [c.name for c in side.columns if not c.hidden]
                 which = "left" if side is left else "right"
-                shown = f"the {which} side has {', '.join(known)}"
-                advice = did_you_mean(identifier.name, known, shown)
+                shown = f"the {which} side has {', '.join(side_names)}"
+                advice = did_you_mean(identifier.name, side_names, shown)
                 refuse("UNKNOWN_COLUMN", place, name=identifier.name, advice=advice)
-            pair.append(found[0])
+            pair.append(of_name[0])
         try:
             key = _key(pair[0].expr, pair[1].expr)
         except CoercionError as error:
             what = f"USING ({identifier.name}): {error}"
             refuse("TYPE_MISMATCH", place, what_it_is=what, advice="write ON with a CAST")
         _sort_in(Call("=", key, BOOLEAN), condition, sides, origins)
-        kept = pair[1] if kind == JoinKind.RIGHT else pair[0]
-        expr = kept.expr
+        merged_column = pair[1] if kind == JoinKind.RIGHT else pair[0]
+        expr = merged_column.expr
         if kind == JoinKind.FULL:
             common = comparison_type(pair[0].expr.type, pair[1].expr.type)
             expr = Call("coalesce", (pair[0].expr, pair[1].expr), common)
-        merged.append(Visible(kept.name, None, expr))
+        merged.append(Visible(merged_column.name, None, expr))
         names.add(name)
     rest = tuple(
         replace(c, hidden=True) if folded(c.name) in names else c

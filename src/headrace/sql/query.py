@@ -287,9 +287,9 @@ class QueryBinder:
         relations = [self._relation(first)]
         for clause in clauses:
             right = self._relation(clause.this)
-            known = {folded(alias) for relation in relations for alias in relation.aliases}
+            aliases = {folded(alias) for relation in relations for alias in relation.aliases}
             for alias in right.aliases:
-                if folded(alias) in known:
+                if folded(alias) in aliases:
                     refuse("DUPLICATE_ALIAS", clause.this, name=alias)
             relations.append(right)
         ties = self._ties(node, relations, clauses)
@@ -298,7 +298,7 @@ class QueryBinder:
             order = ties.order(len(relations))
         result, joins, used = relations[0], [], list[Tie]()
         for index, new in enumerate(order[1:]):
-            clause, found = clauses[new - 1], ties.between(order[: index + 1], new)
+            clause, own_ties = clauses[new - 1], ties.between(order[: index + 1], new)
             result = bind_join(
                 result,
                 relations[new],
@@ -306,12 +306,12 @@ class QueryBinder:
                 self.expressions,
                 self.origins,
                 index == emitting,
-                [tie.part for tie in found],
+                [tie.part for tie in own_ties],
             )
             assert isinstance(result.node, Join)
             self.places.setdefault(result.node, clause)
             joins.append(result.node)
-            used += found
+            used += own_ties
         ties.take(used)
         self.taken[id(node)] = ties.taken
         if order != sorted(order):
@@ -361,22 +361,22 @@ class QueryBinder:
         if node.args.get("laterals"):
             refuse("LATERAL", node.args["laterals"][0], what_it_is="LATERAL VIEW")
         name = ".".join(part.name for part in node.parts)
-        found = self._lookup(name)
-        if found is None:
-            known = [*self.catalog, *self.relations]
-            shown = f"known are {', '.join(known)}" if known else "none is registered"
-            refuse("UNKNOWN_RELATION", node, name=name, advice=did_you_mean(name, known, shown))
-        return relation(_renamed(found, node.args.get("alias")), _alias(node) or node.name)
+        node_of_name = self._lookup(name)
+        if node_of_name is None:
+            names = [*self.catalog, *self.relations]
+            shown = f"known are {', '.join(names)}" if names else "none is registered"
+            refuse("UNKNOWN_RELATION", node, name=name, advice=did_you_mean(name, names, shown))
+        return relation(_renamed(node_of_name, node.args.get("alias")), _alias(node) or node.name)
 
     def _lookup(self, name: str) -> Node | None:
         wanted = folded(name)
         if wanted in self.relations:
             return self.relations[wanted]
-        found = next((n for key, n in self.catalog.items() if folded(key) == wanted), None)
-        if isinstance(found, View):
-            self.views.setdefault(wanted, found)
-            return found.plan
-        return found
+        registered = next((n for key, n in self.catalog.items() if folded(key) == wanted), None)
+        if isinstance(registered, View):
+            self.views.setdefault(wanted, registered)
+            return registered.plan
+        return registered
 
 
 _CLAUSES: tuple[tuple[str, str, str], ...] = (

@@ -384,12 +384,12 @@ def refuse(condition: str, node: exp.Expr | None, /, **details: object) -> NoRet
     raise refusal(condition, position_of(node), **details)
 
 
-def did_you_mean(name: str, known: list[str], otherwise: str) -> str:
+def did_you_mean(name: str, candidates: list[str], otherwise: str) -> str:
     """The closest known name as advice, or ``otherwise``.
 
     >>> did_you_mean("bid", ["bids", "auctions"], "")
     "did you mean 'bids'?"
     """
-    lowered = {candidate.lower(): candidate for candidate in reversed(known)}
+    lowered = {candidate.lower(): candidate for candidate in reversed(candidates)}
     close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.7)
     return f"did you mean {lowered[close[0]]!r}?" if close else otherwise

@@ -94,14 +94,14 @@ def resolve(columns: tuple[Visible, ...], parts: list[str], node: exp.Expr) -> E
     return _fields(_only(matching, parts[0], node), parts[1:], node)
 
 
-def _only(found: list[Visible], name: str, node: exp.Expr) -> Expr:
-    if len(found) > 1:
-        relations = [c.alias for c in found if c.alias is not None]
+def _only(candidates: list[Visible], name: str, node: exp.Expr) -> Expr:
+    if len(candidates) > 1:
+        relations = [c.alias for c in candidates if c.alias is not None]
         example = f"{relations[0]}.{name}" if relations else "an alias"
         refuse(
             "AMBIGUOUS_COLUMN", node, name=name, relations=" and ".join(relations), example=example
         )
-    return found[0].expr
+    return candidates[0].expr
 
 
 def _fields(expr: Expr, names: list[str], node: exp.Expr) -> Expr:

@@ -167,8 +167,8 @@ class SelectBinder:
         if isinstance(expr, AggregateCall) and isinstance(node, exp.Anonymous):
             # The plan holds one spelling of an aggregate; the user's own is the name.
             written = node.name.lower()
-            kept = expr.function if written == "array_agg" else written
-            name = name.replace(f"{expr.function}(", f"{kept}(", 1)
+            spelling = expr.function if written == "array_agg" else written
+            name = name.replace(f"{expr.function}(", f"{spelling}(", 1)
         return name
 
     def _projected(self, items: list[tuple[exp.Expr | None, Visible | None]]) -> Node:

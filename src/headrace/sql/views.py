@@ -31,11 +31,11 @@ class View:
 
 def with_those_below(views: Iterable[View]) -> tuple[View, ...]:
     """Views and all that they read, each once, what is read before what reads it."""
-    found: dict[str, View] = {}
+    by_name: dict[str, View] = {}
     for view in views:
         for each in (*with_those_below(view.reads), view):
-            found.setdefault(folded(each.name), each)
-    return tuple(found.values())
+            by_name.setdefault(folded(each.name), each)
+    return tuple(by_name.values())
 
 
 def names_read(text: str) -> dict[str, Position | None]:
@@ -68,8 +68,8 @@ def names_in(tree: exp.Expr) -> dict[str, Position | None]:
 
 
 def _first(nodes: Iterable[exp.Expr]) -> Position | None:
-    found = [place for place in map(position_of, nodes) if place is not None]
-    return min(found, key=lambda place: (place.line, place.column), default=None)
+    places = [place for place in map(position_of, nodes) if place is not None]
+    return min(places, key=lambda place: (place.line, place.column), default=None)
 
 
 def reading_order(reads: Mapping[str, Iterable[str]]) -> list[str] | tuple[str, ...]:

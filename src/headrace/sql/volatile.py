@@ -50,14 +50,14 @@ def moving_times(plan: Node) -> Iterator[Expr]:
     A constant that is computed (``concat('n', 'ow')``) may be any, and is taken for one.
     """
     for node in plan.walk():
-        known: dict[str, Literal] = {}
+        constants: dict[str, Literal] = {}
         for side, names in _named_inputs(node):
-            known |= {names[name]: value for name, value in _constants(side).items()}
+            constants |= {names[name]: value for name, value in _constants(side).items()}
         for expr in _expressions(node):
-            yield from _within(expr, known)
+            yield from _within(expr, constants)
 
 
-def _within(expr: Expr, known: Constants) -> Iterator[Expr]:
+def _within(expr: Expr, constants: Constants) -> Iterator[Expr]:
     for part in expr.walk():
         match part:
             case Cast() if is_temporal(part.type):
@@ -67,8 +67,8 @@ def _within(expr: Expr, known: Constants) -> Iterator[Expr]:
             case _:
                 continue
         for operand in operands:
-            constant = known.get(operand.name) if isinstance(operand, Column) else operand
-            if constant is not None and constant.type == STRING and _moves(constant, known):
+            constant = constants.get(operand.name) if isinstance(operand, Column) else operand
+            if constant is not None and constant.type == STRING and _moves(constant, constants):
                 yield constant
 
 
@@ -83,12 +83,12 @@ def _reads_times(call: Call) -> bool:
     return any(is_temporal(kind) or kind.is_interval for kind in types)
 
 
-def _moves(constant: Expr, known: Constants) -> bool:
+def _moves(constant: Expr, constants: Constants) -> bool:
     """Whether a string that is read as a time may be a moving one."""
     if isinstance(constant, Literal):
         return is_moving_time(str(constant.value))
     return not any(
-        isinstance(part, AggregateCall) or (isinstance(part, Column) and part.name not in known)
+        isinstance(part, AggregateCall) or (isinstance(part, Column) and part.name not in constants)
         for part in constant.walk()
     )
 

@@ -53,9 +53,9 @@ class Ties:
 
     def between(self, joined: Iterable[int], new: int) -> list[Tie]:
         """The ties of one more input with those that are joined already."""
-        known = {*joined, new}
+        all_inputs = {*joined, new}
         ties = [tie for _, ties in self.found for tie in ties]
-        ties = [tie for tie in ties if new in tie.inputs and tie.inputs <= known]
+        ties = [tie for tie in ties if new in tie.inputs and tie.inputs <= all_inputs]
         sure = [tie for tie in ties if not tie.can_raise]
         return sure or (ties if new in self.bare else [])
 
@@ -119,10 +119,10 @@ def find_ties(
         except HeadraceError:
             # It is refused when the WHERE is read, or speaks of a column that a join makes.
             continue
-        found = [_tie(part, inputs) for part in parts]
-        known = tuple(tie for tie in found if tie is not None and (timed or not tie.timed))
-        if len(known) == len(parts):
-            ties.found.append((node, known))
+        candidates = [_tie(part, inputs) for part in parts]
+        usable = tuple(tie for tie in candidates if tie is not None and (timed or not tie.timed))
+        if len(usable) == len(parts):
+            ties.found.append((node, usable))
     return ties
 
 

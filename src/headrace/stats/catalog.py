@@ -116,21 +116,21 @@ class StreamStatistics:
         return max(0.0, (seen.greatest_time - begin) / 1_000)
 
 
-def _counted(known: Figure, more: int, first: bool) -> Figure:
-    return Exact(more) if first else known + more
+def _counted(before: Figure, more: int, first: bool) -> Figure:
+    return Exact(more) if first else before + more
 
 
-def _latest(known: Figure, seen: int | None) -> Figure:
+def _latest(before: Figure, seen: int | None) -> Figure:
     if seen is None:
-        return known
-    return known.greatest(seen) if known.known else Exact(seen)
+        return before
+    return before.greatest(seen) if before.known else Exact(seen)
 
 
-def _faded(known: Figure, seen: Figure) -> Figure:
+def _faded(before: Figure, seen: Figure) -> Figure:
     """Numbers of keys do not add up over epochs: a high one is remembered and slowly forgotten."""
-    if known.number is None or seen.number is None:
-        return seen if known.number is None else known
-    return Estimated(max(seen.number, known.number * MEMORY + seen.number * (1 - MEMORY)))
+    if before.number is None or seen.number is None:
+        return seen if before.number is None else before
+    return Estimated(max(seen.number, before.number * MEMORY + seen.number * (1 - MEMORY)))
 
 
 NOTHING_KNOWN = StreamStatistics()
@@ -143,7 +143,7 @@ class Statistics:
     streams: Mapping[str, StreamStatistics] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: known.to_json() for name, known in self.streams.items()}
+        return {name: statistics.to_json() for name, statistics in self.streams.items()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Statistics:

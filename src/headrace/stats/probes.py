@@ -177,19 +177,19 @@ def fed_back(
     input once, so every cycle tells this of every input anew. That less was found than a sample
     had told is not carried over: it may be so only for rows that have met what these had.
     """
-    known = {step: c for step, c in sampled.items() if c.queries >= LEAST_SAMPLED}
-    found = dict(observed)
+    reliable = {step: c for step, c in sampled.items() if c.queries >= LEAST_SAMPLED}
+    corrected = dict(observed)
     corrections = {
-        (driver, pair[1]): (known[driver, met, pair], counts)
+        (driver, pair[1]): (reliable[driver, met, pair], counts)
         for (driver, met, pair), counts in observed.items()
-        if (driver, met, pair) in known and counts.queries >= LEAST_QUERIES
+        if (driver, met, pair) in reliable and counts.queries >= LEAST_QUERIES
     }
-    for step, counts in known.items():
-        if step in found:
+    for step, counts in reliable.items():
+        if step in corrected:
             continue
         correction = corrections.get((step[0], step[2][1]))
-        found[step] = counts if correction is None else _corrected(counts, *correction)
-    return found
+        corrected[step] = counts if correction is None else _corrected(counts, *correction)
+    return corrected
 
 
 def with_rare(steps: Mapping[ProbeStep, EdgeCounts]) -> dict[ProbeStep, EdgeCounts]:
@@ -201,7 +201,7 @@ def with_rare(steps: Mapping[ProbeStep, EdgeCounts]) -> dict[ProbeStep, EdgeCoun
     (1 - h)^n, if what they met makes no difference; so much of the difference is put back. Of what
     many rows find, nothing is.
     """
-    found = dict(steps)
+    corrected = dict(steps)
     widest: dict[tuple[int, Edge], EdgeCounts] = {}
     for (driver, met, pair), counts in sorted(steps.items(), key=lambda item: item[0][1]):
         base = widest.setdefault((driver, pair), counts)
@@ -212,14 +212,14 @@ def with_rare(steps: Mapping[ProbeStep, EdgeCounts]) -> dict[ProbeStep, EdgeCoun
         if more >= 1:
             rows = counts.rows + round(more)
             matches = min(counts.queries, max(1, counts.matches))
-            found[driver, met, pair] = replace(counts, matches=matches, rows=rows)
-    return found
+            corrected[driver, met, pair] = replace(counts, matches=matches, rows=rows)
+    return corrected
 
 
-def _corrected(counts: EdgeCounts, told: EdgeCounts, true: EdgeCounts) -> EdgeCounts:
+def _corrected(counts: EdgeCounts, promised: EdgeCounts, true: EdgeCounts) -> EdgeCounts:
     def share(figure: Callable[[EdgeCounts], int]) -> float:
         ours, theirs, right = (
-            figure(one) / one.queries + LEAST_FOUND for one in (counts, told, true)
+            figure(one) / one.queries + LEAST_FOUND for one in (counts, promised, true)
         )
         return ours * max(1.0, right / theirs) - LEAST_FOUND
 
@@ -262,17 +262,17 @@ class ProbeStatistics:
         steps = self._by_pair.get((driver, edge), {})
         if met in steps:
             return steps[met]
-        within = [known for known in steps if not known & ~met]
+        within = [met_before for met_before in steps if not met_before & ~met]
         if within:
-            return steps[max(within, key=lambda known: (known.bit_count(), known))]
+            return steps[max(within, key=lambda met_before: (met_before.bit_count(), met_before))]
         return Figures(self.rates[edge], self.means[edge], self.wasted.get(edge, 0.0))
 
     @cached_property
     def _by_pair(self) -> dict[tuple[int, Edge], dict[int, Figures]]:
-        found: dict[tuple[int, Edge], dict[int, Figures]] = {}
+        by_pair: dict[tuple[int, Edge], dict[int, Figures]] = {}
         for (driver, met, edge), figures in self.steps.items():
-            found.setdefault((driver, edge), {})[met] = figures
-        return found
+            by_pair.setdefault((driver, edge), {})[met] = figures
+        return by_pair
 
     @cached_property
     def drivers(self) -> frozenset[int]:
@@ -318,8 +318,8 @@ class ProbeHistory:
         """The last cycles, and steps of the last one: enough to go on with, and little to write in
         every epoch."""
         recent = list(self._closed)[-KEPT_CYCLES:]
-        kept = [replace(cycle, sampled={}, observed={}) for cycle in recent[:-1]] + recent[-1:]
-        return {"length": self.length, "cycles": [cycle.to_json() for cycle in kept]}
+        slim = [replace(cycle, sampled={}, observed={}) for cycle in recent[:-1]] + recent[-1:]
+        return {"length": self.length, "cycles": [cycle.to_json() for cycle in slim]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ProbeHistory:
@@ -359,7 +359,7 @@ class ProbeHistory:
         expected: dict[Edge | ProbeStep, float] = {
             edge: rate * forecast.means[edge] for edge, rate in forecast.rates.items()
         }
-        expected |= {step: known.rate * known.mean for step, known in forecast.steps.items()}
+        expected |= {step: figures.rate * figures.mean for step, figures in forecast.steps.items()}
         last = self._closed[-1]
         before: dict[Any, EdgeCounts] = {**last.edges, **last.steps}
         for probes, counts in chain[tuple[Any, EdgeCounts]](
@@ -367,11 +367,11 @@ class ProbeHistory:
         ):
             if probes not in expected or counts.queries < LEAST_QUERIES:
                 continue
-            found = counts.rows / counts.queries
-            if not _differ(found, expected[probes]):
+            mean = counts.rows / counts.queries
+            if not _differ(mean, expected[probes]):
                 continue
             same = before.get(probes, NO_PROBES)
-            if same.queries and not _differ(found, same.rows / same.queries):
+            if same.queries and not _differ(mean, same.rows / same.queries):
                 # Twice the same is no noise, and a trend that leads away from it is none.
                 self._since[probes] = self._count - 1
                 continue
@@ -458,8 +458,8 @@ def _figures(
 def _known(
     counts: Mapping[K, EdgeCounts], figure: Callable[[EdgeCounts], float | None]
 ) -> dict[K, float]:
-    found = {key: figure(one) for key, one in counts.items()}
-    return {key: value for key, value in found.items() if value is not None}
+    figures = {key: figure(one) for key, one in counts.items()}
+    return {key: value for key, value in figures.items() if value is not None}
 
 
 def _differ(one: float, other: float) -> bool:
@@ -470,11 +470,11 @@ def _differ(one: float, other: float) -> bool:
 
 def _series(cycles: Sequence[Mapping[K, float]]) -> dict[K, list[float]]:
     """For each key its values in those cycles that have one."""
-    found: dict[K, list[float]] = {}
+    series: dict[K, list[float]] = {}
     for cycle in cycles:
         for key, value in cycle.items():
-            found.setdefault(key, []).append(value)
-    return found
+            series.setdefault(key, []).append(value)
+    return series
 
 
 def _last(history: Sequence[float]) -> float:

@@ -156,14 +156,14 @@ class Attempt:
                     rows = select(bound, keep_columns(columns.names))
                     relations[key] = Definition(rows, columns)
                 work[name, stream] = self._keep_rows(name, stream, relations[key])
-        kept: dict[str, dict[str, tuple[StateFile, ...]]] = {name: {} for name in behind}
+        files_of: dict[str, dict[str, tuple[StateFile, ...]]] = {name: {} for name in behind}
         for (name, stream), ended in run_together(self._shared_output(), work).items():
             if isinstance(ended, Exception):
                 # They were read a moment ago, so it is the disk.
                 raise not_writable(self._runner._checkpoint.path("state"), ended) from ended
-            kept[name][stream] = ended
+            files_of[name][stream] = ended
         epoch, idle = self._report.epoch, self._report.idle
-        return {name: MissedEpoch(epoch, idle, files) for name, files in kept.items()}
+        return {name: MissedEpoch(epoch, idle, files) for name, files in files_of.items()}
 
     def _keep_rows(
         self, query: str, stream: str, rows: Definition
@@ -398,8 +398,8 @@ class Attempt:
     def _deliver(self) -> None:
         """Hand over what waits for sinks that are due to be tried again."""
         state = self._epoch.state
-        found = {name: waiting_rows(state, name) for name in self._runner.due_deliveries()}
-        rows = {name: outbox.rows for name, outbox in found.items() if outbox is not None}
+        outboxes = {name: waiting_rows(state, name) for name in self._runner.due_deliveries()}
+        rows = {name: outbox.rows for name, outbox in outboxes.items() if outbox is not None}
         work = {name: deliver(self._epoch, self._sink(name)) for name in rows}
         for name, ended in self._run_for_queries(work).items():
             left = waiting_rows(state, name)
@@ -456,8 +456,10 @@ class Attempt:
             if greatest is None:
                 continue
             idle.discard(stream)
-            known = state.greatest.get(stream)
-            state.greatest[stream] = greatest if known is None else max(known, greatest)
+            greatest_before = state.greatest.get(stream)
+            state.greatest[stream] = (
+                greatest if greatest_before is None else max(greatest_before, greatest)
+            )
             delay = self._sources[stream].delay
             before = watermarks.get(stream)
             after = state.greatest[stream] - delay
@@ -506,13 +508,13 @@ class Attempt:
             for store in self._physical.stores
             if isinstance(store, PaneStore) and state.arrangement(store.name).files
         }
-        kept = {
+        generations_left = {
             family: tuple(
                 g for g in generations if g is generations[-1] or (family, g.number) in held
             )
             for family, generations in state.panes.generations.items()
         }
-        state.panes = replace(state.panes, generations=kept)
+        state.panes = replace(state.panes, generations=generations_left)
 
 
 class _Delta:
@@ -542,10 +544,10 @@ class _QueryRows:
 
 def _by_operator(outputs: Mapping[str, QueryOutput]) -> list[tuple[Operator, list[str]]]:
     """The queries of each operator: those that were merged wholly have the same one."""
-    found: dict[int, tuple[Operator, list[str]]] = {}
+    named: dict[int, tuple[Operator, list[str]]] = {}
     for name, output in outputs.items():
-        found.setdefault(id(output.operator), (output.operator, []))[1].append(name)
-    return list(found.values())
+        named.setdefault(id(output.operator), (output.operator, []))[1].append(name)
+    return list(named.values())
 
 
 def _streams_read(operator: Operator) -> list[str]:

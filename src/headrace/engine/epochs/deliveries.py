@@ -113,9 +113,9 @@ class Deliveries:
 
     def waiting(self, state: Committed, queries: Iterable[str]) -> dict[str, Waiting]:
         """What waits for sinks, by query."""
-        found = {name: waiting_rows(state, name) for name in queries}
+        outboxes = {name: waiting_rows(state, name) for name in queries}
         return {
             name: Waiting(outbox, self._by_query.get(name))
-            for name, outbox in found.items()
+            for name, outbox in outboxes.items()
             if outbox is not None
         }

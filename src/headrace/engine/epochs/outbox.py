@@ -85,12 +85,12 @@ def refusal(query: str, epoch: int, error: Exception) -> HeadraceError:
     """What a sink's failure is called."""
     if isinstance(error, HeadraceError):
         return error
-    found = SinkError(
+    refused = SinkError(
         f"the sink of query {query!r} did not take the rows of epoch {epoch}: {one_line(error)}",
         hint="mend the sink; the rows wait in the checkpoint until it takes them",
     )
-    found.__cause__ = error
-    return found
+    refused.__cause__ = error
+    return refused
 
 
 def undelivered(query: str, outbox: Arrangement, last: HeadraceError | None) -> SinkError:
@@ -98,12 +98,12 @@ def undelivered(query: str, outbox: Arrangement, last: HeadraceError | None) -> 
     epochs = sorted({file.epoch for file in outbox.files})
     span = f"epoch {epochs[0]}" if len(epochs) == 1 else f"epochs {epochs[0]} to {epochs[-1]}"
     why = "" if last is None else f": {last.message}"
-    found = SinkError(
+    refused = SinkError(
         f"{outbox.rows} rows of query {query!r} wait for its sink since {span}{why}",
         hint="mend the sink and start again; they are in the checkpoint, and are delivered first",
     )
-    found.__cause__ = last
-    return found
+    refused.__cause__ = last
+    return refused
 
 
 def too_many(query: str, rows: int, most: int, last: HeadraceError | None) -> SinkError:

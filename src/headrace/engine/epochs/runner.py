@@ -136,18 +136,20 @@ class EpochRunner:
             if not store.endless
             and any(len(streams) > 1 for streams in self.physical.released_by(store))
         ]
-        found = (self.state.arrangements.get(name) for name in held)
-        own = sum(arrangement.rows for arrangement in found if arrangement is not None)
+        arrangements = (self.state.arrangements.get(name) for name in held)
+        own = sum(arrangement.rows for arrangement in arrangements if arrangement is not None)
         return own + sum(runner.rows_held() for runner in self.branches.runners.values())
 
     @property
     def sources(self) -> dict[str, Source]:
         """The streams that are read, each with all columns that somebody needs."""
-        found = dict(self.physical.sources)
+        by_stream = dict(self.physical.sources)
         for source in self.branches.sources(self.state):
-            known = found.get(source.stream)
-            found[source.stream] = source if known is None else with_columns_of(known, source)
-        return found
+            present = by_stream.get(source.stream)
+            by_stream[source.stream] = (
+                source if present is None else with_columns_of(present, source)
+            )
+        return by_stream
 
     @property
     def is_needed(self) -> bool:
@@ -329,10 +331,10 @@ class EpochRunner:
 
     def waiting(self) -> dict[str, Waiting]:
         """What waits for sinks, by query."""
-        found = self.deliveries.waiting(self.state, self.queries)
+        by_query = self.deliveries.waiting(self.state, self.queries)
         for runner in self.branches.runners.values():
-            found |= runner.waiting()
-        return found
+            by_query |= runner.waiting()
+        return by_query
 
     def unpublished(self) -> set[str]:
         """The queries of whose output some could not be published."""

@@ -63,12 +63,12 @@ class SharedOutput:
         self, writes: Sequence[Write], followers: Mapping[int, list[int]]
     ) -> dict[int, Written | Exception]:
         """Write for leaders, and give those that want the same what was written."""
-        asked = list(followers)
+        unserved = list(followers)
         answers: dict[int, Written | Exception] = {}
-        if not asked:
+        if not unserved:
             return answers
         for leader, answer in zip(
-            asked, self._writer.write_all([writes[i] for i in asked]), strict=True
+            unserved, self._writer.write_all([writes[i] for i in unserved]), strict=True
         ):
             answers[leader] = answer
             if isinstance(answer, Written):

@@ -74,10 +74,10 @@ class Executor:
 
     # Runs
 
-    def write_all(self, asked: Sequence[Write]) -> list[Written | Exception]:
+    def write_all(self, requested: Sequence[Write]) -> list[Written | Exception]:
         """Run all writes, in one job those that tasks can do; how each of them ended."""
         self.gate.check()
-        writes = [write.with_own_names() for write in asked]
+        writes = [write.with_own_names() for write in requested]
         answers: dict[int, Written | Exception] = {}
         for index, outcome in self._buckets.write_all(writes).items():
             self.chosen[writes[index].label] = outcome.text

@@ -37,17 +37,17 @@ def one_line(error: BaseException) -> str:
 
 def _about_file(text: str) -> str | None:
     """What is wrong with a file that Spark could not read or write, with its name."""
-    found = _READING.search(text) or _WRITING.search(text)
-    if found is None:
+    match = _READING.search(text) or _WRITING.search(text)
+    if match is None:
         return None
-    verb = "read" if found.re is _READING else "write"
+    verb = "read" if match.re is _READING else "write"
     # Of columns that do not fit, Spark says more in its own words.
-    own = _STATE.sub("", text[found.end() :].split("\n")[0]).strip().rstrip(".")
+    own = _STATE.sub("", text[match.end() :].split("\n")[0]).strip().rstrip(".")
     causes = _CAUSE.findall(text)
     reason = own or (_cause(causes[-1]) if causes else "")
-    plain = found[1].removeprefix("file:").removeprefix("//")
+    plain = match[1].removeprefix("file:").removeprefix("//")
     reason = reason.replace(f"file:{plain}", "it").replace(plain, "it")
-    return f"cannot {verb} {found[1]}: {reason}" if reason else f"cannot {verb} {found[1]}"
+    return f"cannot {verb} {match[1]}: {reason}" if reason else f"cannot {verb} {match[1]}"
 
 
 def _cause(cause: tuple[str, str]) -> str:

@@ -249,6 +249,6 @@ def _inherited(spark: SparkSession) -> dict[str, str]:
         "spark.sql.decimalOperations.allowPrecisionLoss",
         "spark.sql.legacy.timeParserPolicy",
     )
-    found = {key: spark.conf.get(key, None) for key in keys}
-    found |= {key: value for key, value in spark.conf.getAll.items() if key.startswith("fs.")}
-    return {key: value for key, value in found.items() if value is not None}
+    inherited = {key: spark.conf.get(key, None) for key in keys}
+    inherited |= {key: value for key, value in spark.conf.getAll.items() if key.startswith("fs.")}
+    return {key: value for key, value in inherited.items() if value is not None}

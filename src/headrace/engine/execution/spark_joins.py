@@ -43,18 +43,18 @@ class SparkJoins:
     def rows_since(self, last: int) -> dict[Step, int]:
         """Rows of the steps of joins that ran after an execution; nothing where Spark does not
         tell."""
-        found: dict[Step, int] = {}
+        rows_of_steps: dict[Step, int] = {}
         try:
             deadline = time.monotonic() + MOST_SECONDS
             for execution in self._recent(MOST_EXECUTIONS):
                 if int(execution.executionId()) > last:
                     for step, rows in self._steps(int(execution.executionId()), deadline):
                         # A plan may have a step twice, which gives the same each time.
-                        found[step] = max(rows, found.get(step, 0))
+                        rows_of_steps[step] = max(rows, rows_of_steps.get(step, 0))
         except Exception:
             # This is a developer's interface of Spark, and rows that are not counted are no fault.
             return {}
-        return found
+        return rows_of_steps
 
     @property
     def _store(self) -> Any:
@@ -88,7 +88,7 @@ class SparkJoins:
     def _joins(self, execution: int) -> list[tuple[Step, Any]]:
         """The operators of an execution's plan that join, with the steps that they are."""
         nodes = self._store.planGraph(execution).allNodes()
-        found = []
+        nodes_of_steps = []
         for place in range(nodes.size()):
             node = nodes.apply(place)
             steps = {
@@ -96,5 +96,5 @@ class SparkJoins:
                 for join, inputs in _STEP.findall(str(node.desc()))
             }
             if len(steps) == 1 and "Join" in str(node.name()):
-                found.append((steps.pop(), node))
-        return found
+                nodes_of_steps.append((steps.pop(), node))
+        return nodes_of_steps

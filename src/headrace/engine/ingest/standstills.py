@@ -76,10 +76,10 @@ class Standstills:
         ``queries`` says by the watermarks of which streams their operators go. A standstill is
         news when it is found, and again whenever it has lasted twice as long.
         """
-        found = self._standing(now, report, clocks, set().union(*queries.values()))
+        standing = self._standing(now, report, clocks, set().union(*queries.values()))
         by_query = {
-            name: [found[streams] for streams in sets if streams in found]
-            for name, sets in (queries.items() if found else ())
+            name: [standing[streams] for streams in sets if streams in standing]
+            for name, sets in (queries.items() if standing else ())
         }
         return {
             name: max(stands, key=lambda stand: stand.seconds)

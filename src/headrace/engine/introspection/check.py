@@ -69,10 +69,10 @@ def check_expressions(
         agreed.note(expressions)
 
 
-def _all_right(session: SparkSession, found: list[tuple[Schema, list[Expr]]]) -> bool:
+def _all_right(session: SparkSession, checked: list[tuple[Schema, list[Expr]]]) -> bool:
     """Whether Spark agrees with everything at once, which takes it no longer than with one."""
     together = exp.Select(expressions=[exp.Star()])
-    for number, (schema, expressions) in enumerate(found):
+    for number, (schema, expressions) in enumerate(checked):
         part = _question(schema, expressions, f"n{number}_").subquery(f"t{number}", copy=False)
         if number == 0:
             together = together.from_(part, copy=False)
@@ -82,7 +82,7 @@ def _all_right(session: SparkSession, found: list[tuple[Schema, list[Expr]]]) ->
         fields = _analyzed(session, together).fields
     except Exception:
         return False
-    planned = [expr.type.name for _, expressions in found for expr in expressions]
+    planned = [expr.type.name for _, expressions in checked for expr in expressions]
     return all(
         _same_type(name, field.dataType.simpleString())
         for name, field in zip(planned, fields, strict=True)
@@ -209,6 +209,8 @@ def _aggregates(expr: Expr) -> bool:
     return any(isinstance(part, AggregateCall) for part in expr.walk())
 
 
-def _same_type(planned: str, found: str) -> bool:
+def _same_type(planned: str, analysed: str) -> bool:
     # Intervals of different fields ("interval minute") are one type to the plan.
-    return planned == found or (planned.startswith("interval") and found.startswith("interval"))
+    return planned == analysed or (
+        planned.startswith("interval") and analysed.startswith("interval")
+    )

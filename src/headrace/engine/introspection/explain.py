@@ -108,11 +108,13 @@ class Explaining:
     def beside_others(self, sink: Sink) -> ExplainedQuery:
         """A query as it runs, or would if it took part now."""
         engine = self._engine
-        known = next((own for own in engine.sinks().values() if own.input == sink.input), None)
+        own_sink = next((own for own in engine.sinks().values() if own.input == sink.input), None)
         running, state = engine.plan, self._state
-        if known is not None and running is not None and known.name in running.queries:
+        if own_sink is not None and running is not None and own_sink.name in running.queries:
             statistics = running.statistics
-            return ExplainedQuery(engine, known, known.name, running.physical, statistics, state)
+            return ExplainedQuery(
+                engine, own_sink, own_sink.name, running.physical, statistics, state
+            )
         queries: dict[str, LiveQuery] = {}
         if running is not None and engine.active:
             statistics = running.statistics
@@ -125,13 +127,13 @@ class Explaining:
             fresh = begin_merging(self._policy, lambda: statistics.streams)
             ran = plans_that_ran(queries, state)
             goes_on = PlanState(state.panes, merging=fresh, ran=ran)
-        if known is None:
-            known = replace(sink, name=_unused(sink.name, queries))
-        if known.name not in queries:
+        if own_sink is None:
+            own_sink = replace(sink, name=_unused(sink.name, queries))
+        if own_sink.name not in queries:
             # A new one, or one that stands still or goes on by itself.
-            queries[known.name] = _enrolled(known, state)
+            queries[own_sink.name] = _enrolled(own_sink, state)
         physical = plan_all(queries.values(), goes_on, statistics, self._policy)
-        return ExplainedQuery(engine, known, known.name, physical, statistics, state)
+        return ExplainedQuery(engine, own_sink, own_sink.name, physical, statistics, state)
 
     def alone(self, plan: Node, sink: Sink) -> PlannedQuery:
         """A plan as it would run over the state that there is, merged with no other."""

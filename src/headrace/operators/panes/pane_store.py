@@ -202,7 +202,7 @@ class PaneStore(Store):
             **self._late_rows(epoch),
             **self._watched(epoch),
         }
-        kept = RowFilter(exp.true(), self.schema.names) if marks or len(counted) > 1 else None
+        row_filter = RowFilter(exp.true(), self.schema.names) if marks or len(counted) > 1 else None
         if counting:
             # Rows without a time form groups of their own, which are counted and not written.
             missing = exp.Is(this=column(GREATEST), expression=exp.Null())
@@ -210,15 +210,15 @@ class PaneStore(Store):
             watch |= watch_counts(
                 call("sum", column(ROWS)), call("sum", without), call("max", column(GREATEST))
             )
-            kept = RowFilter(exp.Not(this=missing.copy()), self.schema.names)
-        kept = self._kept(epoch, kept)
+            row_filter = RowFilter(exp.Not(this=missing.copy()), self.schema.names)
+        row_filter = self._kept(epoch, row_filter)
         seen = yield from epoch.append(
             self.name,
             Definition(query, self.schema),
             first=call("min", column(PANE)),
             last=call("max", column(last)) + number(max(length - 1, 0)),
             watch=watch,
-            keep=kept,
+            keep=row_filter,
             partial=True,
             split_by=self.split_by,
         )
@@ -255,9 +255,9 @@ class PaneStore(Store):
         """What else a kind of panes wants to see of its rows."""
         return {}
 
-    def _kept(self, epoch: Epoch, kept: RowFilter | None) -> RowFilter | None:
+    def _kept(self, epoch: Epoch, row_filter: RowFilter | None) -> RowFilter | None:
         """Which of the rows are written, if not all."""
-        return kept
+        return row_filter
 
     def _note_load(self, epoch: Epoch, rows: int, seen: dict[str, Any]) -> None:
         """Tell what came in and how many groups it made: layouts are chosen by that.

@@ -28,12 +28,12 @@ def merges(
 ) -> dict[str, Sql]:
     """How the stored columns of a group become one row. ``present`` marks a query's own rows."""
     needed = {p.name: p for parts in aggregates.values() for p in parts.partials}
-    found: dict[str, Sql] = {p.name: p.merge(column(p.name)) for p in needed.values()}
+    merged: dict[str, Sql] = {p.name: p.merge(column(p.name)) for p in needed.values()}
     if only_changed:
         # A row that another query's filter let in changes nothing for this one.
         changed = column(NEW) if present is None else exp.and_(column(NEW), column(present))
-        found[NEW] = call("max", call("coalesce", changed, exp.false()))
-    return found
+        merged[NEW] = call("max", call("coalesce", changed, exp.false()))
+    return merged
 
 
 def merge_groups(rows: exp.Query, groups: Sequence[str], merged: Mapping[str, Sql]) -> exp.Query:

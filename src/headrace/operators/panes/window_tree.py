@@ -53,7 +53,7 @@ def close_by_tree(
     merged: Mapping[str, Sql],
     pane: Hopping,
     graph: WindowGraph,
-    asked: Mapping[int, Hopping],
+    wanted: Mapping[int, Hopping],
     ends: Ends,
 ) -> exp.Query:
     """Groups of the windows of interest, merged: keys, ``__window``, ``__start`` and partials.
@@ -61,7 +61,7 @@ def close_by_tree(
     ``graph`` tells what is computed from what, its rows being the panes; ``asked`` numbers the
     windows that the query wants.
     """
-    tree = _Tree(pane, graph, asked, ends)
+    tree = _Tree(pane, graph, wanted, ends)
     placed = select(
         panes,
         {
@@ -83,34 +83,34 @@ class _Tree:
     """The graph with numbers for windows: those of the query, and others for factor windows."""
 
     def __init__(
-        self, pane: Hopping, graph: WindowGraph, asked: Mapping[int, Hopping], ends: Ends
+        self, pane: Hopping, graph: WindowGraph, wanted: Mapping[int, Hopping], ends: Ends
     ) -> None:
         self._graph = graph
         self._bounds = ends.bounds()
         self._pane = pane
-        self._asked = frozenset(asked.values())
-        numbers = {window: number_ for number_, window in asked.items()}
-        first_free = max(asked) + 1
+        self._asked = frozenset(wanted.values())
+        numbers = {window: number_ for number_, window in wanted.items()}
+        first_free = max(wanted) + 1
         self._numbers = numbers | {w: first_free + i for i, w in enumerate(graph.factors)}
         self.pane_number = first_free + len(graph.factors)
         self.height = max(graph.depth(edge.window) for edge in graph.edges)
 
     def offers(self, level: int) -> list[list[Offer]]:
         """What the rows of each window are offered to on a level, by the window's number."""
-        found: list[list[Offer]] = [[] for _ in range(self.pane_number + 1)]
+        by_level: list[list[Offer]] = [[] for _ in range(self.pane_number + 1)]
         if level == 0:
             for window in self._graph.roots:
-                found[self.pane_number] += self._offers(window, self._pane)
-            return found
+                by_level[self.pane_number] += self._offers(window, self._pane)
+            return by_level
         for window, number_ in self._numbers.items():
             depth = self._graph.depth(window)
             if depth < level and window in self._asked:
                 # The result itself goes along. Its start is one of its own starts: back by none.
-                found[number_] += self._offers(window, window)[:1]
+                by_level[number_] += self._offers(window, window)[:1]
             if depth == level - 1:
                 for user in self._graph.derived(window):
-                    found[number_] += self._offers(user, window)
-        return found
+                    by_level[number_] += self._offers(user, window)
+        return by_level
 
     def _offers(self, window: Hopping, source: Hopping) -> list[Offer]:
         # A window that others are computed from is needed whole, also where it is not of interest.

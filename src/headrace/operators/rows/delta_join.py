@@ -114,11 +114,11 @@ class DeltaJoin(Operator):
             epoch.choices,
         )
         if passes.whole is not None:
-            found = [self._one_pass(epoch, passes.whole.order, counted)]
+            terms = [self._one_pass(epoch, passes.whole.order, counted)]
         else:
-            found = [self._term(epoch, i, term.order, counted) for i, term in passes.terms.items()]
-        known = [query for query in found if query is not None]
-        return Definition(union_all(known), self.node.schema) if known else None
+            terms = [self._term(epoch, i, term.order, counted) for i, term in passes.terms.items()]
+        queries = [query for query in terms if query is not None]
+        return Definition(union_all(queries), self.node.schema) if queries else None
 
     # Which rows can take part
 
@@ -260,7 +260,7 @@ class DeltaJoin(Operator):
         def size(part: frozenset[int]) -> float:
             return costs.rows(sum(1 << index for index in part))
 
-        label, found = epoch.inputs.watch_join()
+        label, rows_of_steps = epoch.inputs.watch_join()
         written = written_order(self._graph, driver)
         is_chosen = (
             self.node.order is None
@@ -268,7 +268,9 @@ class DeltaJoin(Operator):
             and not runs_as_written(self._graph)
         )
         epoch.joins.append(
-            JoinRun(self.identity, self._graph, driver, order, written, load, is_chosen, found)
+            JoinRun(
+                self.identity, self._graph, driver, order, written, load, is_chosen, rows_of_steps
+            )
         )
         return join_in_order(self._shape, order, inputs, size, label)
 

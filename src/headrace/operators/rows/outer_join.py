@@ -61,8 +61,8 @@ class OuterJoin(Operator):
         pairs = self._pairs.delta(epoch)
         if pairs is not None:
             parts.append(pairs.query)
-        for index, kept in enumerate((self.node.kind.keeps_left, self.node.kind.keeps_right)):
-            alone = self._alone(epoch, index) if kept else None
+        for index, is_kept in enumerate((self.node.kind.keeps_left, self.node.kind.keeps_right)):
+            alone = self._alone(epoch, index) if is_kept else None
             if alone is not None:
                 parts.append(alone)
         return Definition(union_all(parts), self.node.schema) if parts else None
@@ -126,8 +126,8 @@ class OuterJoin(Operator):
         return None if previous is None else previous - after, limit + after
 
     def _partners(self, epoch: Epoch, other: JoinInput) -> exp.Select | None:
-        found = [other.rows.old(epoch), other.rows.new(epoch)]
-        parts: list[exp.Query] = [qualify(rows, other.schema) for rows in found if rows is not None]
+        sides = [other.rows.old(epoch), other.rows.new(epoch)]
+        parts: list[exp.Query] = [qualify(rows, other.schema) for rows in sides if rows is not None]
         return select(union_all(parts), None) if parts else None
 
     def _without_partner(
@@ -142,10 +142,10 @@ class OuterJoin(Operator):
         on += self._shape.certain
         # The partners are repeated in neighbour buckets, not the rows: for an anti join a row
         # must meet all of its partners at once, and a partner twice does no harm.
-        found = buckets(self._edge.time, other.time, side.time, reach.swapped())
-        if found is not None:
-            partners = with_bucket(partners, found.present, "__partner", found.repeats)
-            rows = with_bucket(rows, found.added, "__row", False)
+        bucketed = buckets(self._edge.time, other.time, side.time, reach.swapped())
+        if bucketed is not None:
+            partners = with_bucket(partners, bucketed.present, "__partner", bucketed.repeats)
+            rows = with_bucket(rows, bucketed.added, "__row", False)
             on.insert(0, exp.EQ(this=column("__partner"), expression=column("__row")))
         last = self._shape.last
         if last is not None:
@@ -163,7 +163,7 @@ class OuterJoin(Operator):
         )
 
     def steps(self) -> tuple[EpochStep, ...]:
-        kept = [
+        sides = [
             name
             for name, keeps in (
                 ("left", self.node.kind.keeps_left),
@@ -173,5 +173,5 @@ class OuterJoin(Operator):
         ]
         return (
             *self._pairs.steps(),
-            EpochStep(f"emit rows without partner of the {' and '.join(kept)} side"),
+            EpochStep(f"emit rows without partner of the {' and '.join(sides)} side"),
         )

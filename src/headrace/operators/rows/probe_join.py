@@ -58,10 +58,10 @@ class ProbeJoin(Operator):
         return plan_hash(self.node)
 
     def delta(self, epoch: Epoch) -> Definition | None:
-        known = epoch.probed.get(id(self))
-        if known is not None:
+        probed = epoch.probed.get(id(self))
+        if probed is not None:
             # Another query asked for the same; both get what is found once.
-            return Definition(known.name, self.node.schema)
+            return Definition(probed.name, self.node.schema)
         leaves = [self._leaf(index, epoch) for index in range(len(self._inputs))]
         if not any(leaf.new.files for leaf in leaves):
             return None

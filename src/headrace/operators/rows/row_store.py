@@ -82,12 +82,12 @@ class Retention:
 def least_horizon(retentions: list[Retention], epoch: Epoch) -> int | None:
     """The horizon that satisfies everybody; None keeps everything."""
     horizons = [retention.horizon(epoch) for retention in retentions]
-    known = [horizon for horizon in horizons if horizon is not None]
-    return min(known) if known and len(known) == len(horizons) else None
+    bounded = [horizon for horizon in horizons if horizon is not None]
+    return min(bounded) if bounded and len(bounded) == len(horizons) else None
 
 
-def all_covered(needed: list[Retention], kept: list[Retention]) -> bool:
-    return all(any(one.covers(other) for one in kept) for other in needed)
+def all_covered(needed: list[Retention], present: list[Retention]) -> bool:
+    return all(any(one.covers(other) for one in present) for other in needed)
 
 
 def releasing(retentions: list[Retention]) -> frozenset[frozenset[str]]:
@@ -171,20 +171,20 @@ class RowStore(Store):
         filters = self.counted_filters() if epoch.counts_keys else []
         watch |= {f"filter {i}": call("count_if", sql_of(p)) for i, p in enumerate(filters)}
         last = call("max", millis(end))
-        kept = None
+        row_filter = None
         if counting:
             missing = exp.Is(this=column(self.time), expression=exp.Null())
             watch |= watch_counts(
                 exp.Count(this=exp.Star()), call("count_if", missing), last.copy()
             )
-            kept = RowFilter(exp.Not(this=missing.copy()), self.schema.names)
+            row_filter = RowFilter(exp.Not(this=missing.copy()), self.schema.names)
         seen = yield from epoch.append(
             self.name,
             Definition(flagged, self.schema),
             first=call("min", millis(begin)),
             last=last,
             watch=watch,
-            keep=kept,
+            keep=row_filter,
             split_by=self.split_by,
         )
         for name in counted:
@@ -221,9 +221,9 @@ class RowStore(Store):
             [column(name)],
         )
         many = select(counts, None, [column(_ROWS) >= number(least_frequent(rows))])
-        found = yield Write(f"frequent {name} of {self.name}", many, _COUNTS, partial=True)
-        if found.table is not None:
-            counted = found.table.to_pydict()
+        written = yield Write(f"frequent {name} of {self.name}", many, _COUNTS, partial=True)
+        if written.table is not None:
+            counted = written.table.to_pydict()
             epoch.statistics.note_frequent(
                 self.name, name, zip(counted[_VALUE], counted[_ROWS], strict=True), rows
             )
@@ -261,13 +261,13 @@ class RowStore(Store):
         return Definition(select(rows.query, None, [fresh]), rows.schema)
 
     def step(self) -> EpochStep:
-        kept = "for ever"
+        lifetime = "for ever"
         if self.retentions and all(r.keep is not None for r in self.retentions):
             longest = max(r.keep for r in self.retentions if r.keep is not None)
-            kept = f"until {longest} ms below the watermark"
+            lifetime = f"until {longest} ms below the watermark"
         return EpochStep(
             f"append rows to {self.name}",
-            (f"columns: {', '.join(sorted(self.columns))}", f"kept {kept}"),
+            (f"columns: {', '.join(sorted(self.columns))}", f"kept {lifetime}"),
         )
 
 

@@ -70,8 +70,8 @@ class SessionAggregate(Operator):
     def _from_rows(self, epoch: Epoch, closed: exp.Query) -> Definition | None:
         """Join the closed sessions with the rows that lie in them."""
         assert self._rows is not None
-        found = [self._rows.old(epoch), self._rows.new(epoch)]
-        parts = [rows.query for rows in found if rows is not None]
+        sides = [self._rows.old(epoch), self._rows.new(epoch)]
+        parts = [rows.query for rows in sides if rows is not None]
         if not parts:
             return None
         time = micros(column(self.node.time.name))

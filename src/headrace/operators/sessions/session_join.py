@@ -101,8 +101,8 @@ class SessionJoin(Operator):
         sessions = self._store.closed(epoch)
         if sessions is not None:
             parts.append(self._pairs(epoch, sessions))
-        for index, kept in enumerate((self.node.kind.keeps_left, self.node.kind.keeps_right)):
-            alone = self._without_key(epoch, index, before, after) if kept else None
+        for index, is_kept in enumerate((self.node.kind.keeps_left, self.node.kind.keeps_right)):
+            alone = self._without_key(epoch, index, before, after) if is_kept else None
             if alone is not None:
                 parts.append(alone)
         return Definition(union_all(parts), self.node.schema) if parts else None
@@ -151,19 +151,19 @@ class SessionJoin(Operator):
         ]
         on += [at >= column(FIRST), at.copy() <= column(LAST)]
         wanted = select(sessions.copy(), keep([*self._store.key_names, FIRST, LAST]))
-        found = (
+        matched = (
             exp.Select(expressions=[exp.Star()])
             .from_(rows.subquery("x", copy=False), copy=False)
             .join(wanted.subquery("s", copy=False), on=all_of(on), join_type="inner", copy=False)
         )
         return select(
-            found, {**keep(side.schema.names), **{n: column(c) for n, c in extra.items()}}
+            matched, {**keep(side.schema.names), **{n: column(c) for n, c in extra.items()}}
         )
 
     def _stored(self, epoch: Epoch, index: int) -> exp.Select | None:
         side = self._sides[index]
-        found = [side.rows.old(epoch), side.rows.new(epoch)]
-        parts: list[exp.Query] = [qualify(rows, side.schema) for rows in found if rows is not None]
+        sides = [side.rows.old(epoch), side.rows.new(epoch)]
+        parts: list[exp.Query] = [qualify(rows, side.schema) for rows in sides if rows is not None]
         return select(union_all(parts), None) if parts else None
 
     def _without_key(

@@ -81,11 +81,13 @@ class AggregationSet(PaneStore):
         on_time = rule.condition(column(self.time.name), watermark)
         return {LATE: exp.Not(this=exp.paren(on_time))}
 
-    def _kept(self, epoch: Epoch, kept: RowFilter | None) -> RowFilter | None:
+    def _kept(self, epoch: Epoch, row_filter: RowFilter | None) -> RowFilter | None:
         if not self._late(epoch):
-            return kept
+            return row_filter
         on_time = exp.Not(this=column(LATE))
-        condition = on_time if kept is None else exp.and_(kept.condition, on_time, copy=False)
+        condition = (
+            on_time if row_filter is None else exp.and_(row_filter.condition, on_time, copy=False)
+        )
         return RowFilter(condition, self.schema.names)
 
     def _watched(self, epoch: Epoch) -> dict[str, Sql]:

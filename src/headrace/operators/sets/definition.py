@@ -251,11 +251,11 @@ class SetJoin:
         not of windows whose sets are put together first, nor of the first that close."""
         if load is None or self.shape.per_window is not None or stretch <= 1:
             return ""
-        label, found = epoch.inputs.watch_join()
+        label, rows_of_steps = epoch.inputs.watch_join()
         everybody = (1 << len(self.shape.graph.leaves)) - 1
         expected = join_cost(self.shape.graph, load).rows(everybody) * stretch
         identity = plan_hash(self.shape.node)
-        epoch.set_joins.append(SetJoinRun(identity, rows, expected, found))
+        epoch.set_joins.append(SetJoinRun(identity, rows, expected, rows_of_steps))
         return label
 
     def _load(self, epoch: Epoch, rows: Sequence[float], stretch: float) -> JoinLoad | None:
@@ -296,10 +296,10 @@ class SetJoin:
         if marked:
             flags = [column(_flag(index)) for index in range(len(self.inputs))]
             columns[NEW] = call("max", exp.paren(any_of(flags)))
-        found = select(joined, columns, (), groups)
+        grouped = select(joined, columns, (), groups)
         if groups:
-            return found
-        return select(found, None, [column(ROWS) > exp.Literal.number(0)])
+            return grouped
+        return select(grouped, None, [column(ROWS) > exp.Literal.number(0)])
 
     def _coalesced(self, partial: Partial) -> Sql:
         owner = self.owners[partial.name]

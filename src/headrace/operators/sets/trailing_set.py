@@ -338,9 +338,9 @@ class TrailingSet(Store):
     def _entries(self, stored: exp.Query) -> exp.Query:
         """The groups as they were, beside those that enter and leave."""
         nothing = {_gone(p): _null(p) for p in self._extremes()}
-        kept = [*self.key_names, ROWS, *(p.name for p in self._ordered())]
-        kept += [_values(p) for p in self._sums()]
-        columns = {**keep(kept), **nothing, _KIND: number(_OLD)}
+        plain = [*self.key_names, ROWS, *(p.name for p in self._ordered())]
+        plain += [_values(p) for p in self._sums()]
+        columns = {**keep(plain), **nothing, _KIND: number(_OLD)}
         # A group that lost all of its rows lost its extremes with them, and begins anew.
         some = [column(ROWS) > exp.Literal.number(0)]
         return select(self._newest(stored), columns, some)
@@ -353,7 +353,9 @@ class TrailingSet(Store):
         positions = [exp.Literal.number(i + 1) for i in range(len(self.keys))]
         named_keys = {f"__moved{i}": sql_of(key) for i, key in enumerate(self.keys)}
         keys = union_all([select(rows, named_keys, group_by=positions) for rows in moved])
-        asked = select(keys, None, (), ()) if len(moved) == 1 else _distinct(keys, named_keys)
+        groups_touched = (
+            select(keys, None, (), ()) if len(moved) == 1 else _distinct(keys, named_keys)
+        )
         on = [
             exp.NullSafeEQ(this=column(name), expression=column(f"__moved{i}"))
             for i, name in enumerate(self.key_names)
@@ -362,7 +364,7 @@ class TrailingSet(Store):
             exp.Select(expressions=[exp.Star()])
             .from_(select(stored, None).subquery("l", copy=False), copy=False)
             .join(
-                asked.subquery("r", copy=False),
+                groups_touched.subquery("r", copy=False),
                 on=exp.and_(*on, copy=False),
                 join_type="inner",
                 copy=False,
@@ -440,10 +442,10 @@ class TrailingSet(Store):
         nothing: dict[str, Sql] = {ROWS: number(0)}
         nothing |= {p.name: _null(p) for p in self._ordered()}
         nothing |= {_values(p): number(0) for p in self._sums()}
-        asked = select(flagged.query, {**keep(self.key_names), **nothing}, [column(AGAIN)])
+        groups_again = select(flagged.query, {**keep(self.key_names), **nothing}, [column(AGAIN)])
         marked: list[exp.Query] = [
             select(part, None).select(named(flag, AGAIN), copy=False)
-            for part, flag in ((computed, exp.false()), (asked, exp.true()))
+            for part, flag in ((computed, exp.false()), (groups_again, exp.true()))
         ]
         merged: dict[str, Sql] = {ROWS: _total(column(ROWS))}
         merged |= {p.name: p.merge(column(p.name)) for p in self._ordered()}

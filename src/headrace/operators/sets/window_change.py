@@ -34,18 +34,18 @@ class RowSpan:
         """The rows of an input in this span, from earlier epochs and from this one."""
         if self.empty:
             return None
-        found = old_and_new(
+        stored = old_and_new(
             rows.old(epoch, self.first, self.last - 1) if old else None,
             rows.new(epoch) if new else None,
             mark=False,
         )
-        if found is None:
+        if stored is None:
             return None
         time = column(rows.time)
         where: list[Sql] = [time < call("timestamp_millis", number(self.last))]
         if self.first is not None:
             where.append(time.copy() >= call("timestamp_millis", number(self.first)))
-        return select(found, None, where)
+        return select(stored, None, where)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,11 @@ def window_load(
 
 def _beginning(epoch: Epoch, stored: str, change: WindowChange) -> int:
     """Where the rows of a window begin: at first it is longer than the stream."""
-    known = span(epoch.state.arrangement(stored).files)
+    stored_span = span(epoch.state.arrangement(stored).files)
     begin = change.now.first
-    found = [time for time in (begin, None if known is None else known[0]) if time is not None]
-    return max(found, default=change.after)
+    times = [
+        time
+        for time in (begin, None if stored_span is None else stored_span[0])
+        if time is not None
+    ]
+    return max(times, default=change.after)

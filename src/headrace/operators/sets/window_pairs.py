@@ -61,8 +61,8 @@ class WindowPairs(Operator):
 
     @property
     def partials(self) -> list[Partial]:
-        found = {p.name: p for parts in self.join.aggregates.values() for p in parts.partials}
-        return [found[name] for name in sorted(found)]
+        by_name = {p.name: p for parts in self.join.aggregates.values() for p in parts.partials}
+        return [by_name[name] for name in sorted(by_name)]
 
     @property
     def keys(self) -> tuple[Column, ...]:
@@ -160,7 +160,7 @@ class WindowPairs(Operator):
             return None
         names = {f"__near{at}": column(theirs) for at, (_, theirs) in enumerate(common)}
         positions = [exp.Literal.number(at + 1) for at in range(len(names))]
-        asked = select(moved.copy(), names, (), positions)
+        keys_moved = select(moved.copy(), names, (), positions)
         on = exp.and_(
             *(column(ours).eq(column(f"__near{at}")) for at, (ours, _) in enumerate(common)),
             copy=False,
@@ -170,7 +170,7 @@ class WindowPairs(Operator):
             return (
                 exp.Select(expressions=[exp.Star()])
                 .from_(select(entries, None).subquery("l", copy=False), copy=False)
-                .join(asked.subquery("r", copy=False), on=on, join_type="inner", copy=False)
+                .join(keys_moved.subquery("r", copy=False), on=on, join_type="inner", copy=False)
             )
 
         return near
@@ -180,15 +180,15 @@ class WindowPairs(Operator):
     ) -> tuple[str, str] | None:
         """The stored columns of two inputs that are equal in all joined rows: as they are, since a
         cast may make values equal that are not, and none of that is stored."""
-        found: list[Column] = []
+        equal_keys: list[Column] = []
         for owner in (index, driver):
             own = (key for at, key in members if at == owner and isinstance(key, Column))
-            found += list(own)[:1]
-        if len(found) < 2 or found[0].type != found[1].type:
+            equal_keys += list(own)[:1]
+        if len(equal_keys) < 2 or equal_keys[0].type != equal_keys[1].type:
             return None
         ours, theirs = (
             self.join.inputs[owner].stored_key(key.name)
-            for owner, key in zip((index, driver), found, strict=True)
+            for owner, key in zip((index, driver), equal_keys, strict=True)
         )
         return None if ours is None or theirs is None else (ours, theirs)
 

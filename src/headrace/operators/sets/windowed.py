@@ -190,16 +190,16 @@ class AggregationSetJoin(Operator):
             extra: dict[str, Sql] = {WINDOW_COLUMN: window_struct(column(PANE), end)}
             return self._finished(rows, extra, marked)
         merged = merges(aggregates, marked)
-        asked = numbered(windows)
+        wanted = numbered(windows)
         finest = pane or Hopping(1, 1)
         graph = closing_graph(windows, finest, coverage_of(aggregates.values()))
         by_tree = self._closing == "tree"
         if self._closing == "auto":
             by_tree = len(windows) > 1 and tree_pays(graph, finest, 1, None)
         if by_tree:
-            rows = close_by_tree(panes, keys, merged, finest, graph, asked, ends)
+            rows = close_by_tree(panes, keys, merged, finest, graph, wanted, ends)
         else:
-            placed = expand(panes, column(PANE), asked, ends)
+            placed = expand(panes, column(PANE), wanted, ends)
             rows = merge_groups(placed, [*keys, WINDOW_INDEX, WINDOW_START], merged)
         extra = {WINDOW_COLUMN: window_struct(column(WINDOW_START), end_of(windows))}
         if len(windows) > 1:
@@ -221,11 +221,11 @@ class AggregationSetJoin(Operator):
 def _ends_in(start: Sql, window: Hopping, ends: Ends) -> list[Sql]:
     """Whether a window of this length is one of interest."""
     end = start.copy() + number(window.length)
-    found: list[Sql] = []
+    bounds: list[Sql] = []
     if ends.above is not None:
-        found.append(end > number(ends.above))
+        bounds.append(end > number(ends.above))
     if ends.up_to is not None:
-        found.append(end.copy() <= number(ends.up_to))
+        bounds.append(end.copy() <= number(ends.up_to))
     if ends.start_from is not None:
-        found.append(start.copy() >= number(ends.start_from))
-    return found
+        bounds.append(start.copy() >= number(ends.start_from))
+    return bounds

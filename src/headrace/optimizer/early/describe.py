@@ -108,9 +108,9 @@ class DescribedEarly:
             lines.append("   instead of")
         for choice in others:
             cost = self.cost(choice)
-            told = f"  {cost}" if cost.known else ""
+            shown_cost = f"  {cost}" if cost.known else ""
             name = plan_name(choice, len(self.shape.names))
-            lines.append(f"      {self.name(choice)} ({name}){told}")
+            lines.append(f"      {self.name(choice)} ({name}){shown_cost}")
         lines += [f"   {line}" for line in self._above()]
         for index, reason in self.shape.declined.items():
             lines.append(f"   never {self.shape.names[index]}: {reason}")
@@ -196,11 +196,11 @@ def aggregate_text(node: Aggregate) -> str:
 
 def aggregates_over_joins(plan: Node) -> list[Aggregate]:
     """The aggregates that early aggregation is about at all."""
-    found = []
+    aggregates = []
     for node in plan.walk():
-        if isinstance(node, Aggregate) and node not in found and _joins_below(node.input):
-            found.append(node)
-    return found
+        if isinstance(node, Aggregate) and node not in aggregates and _joins_below(node.input):
+            aggregates.append(node)
+    return aggregates
 
 
 def _joins_below(node: Node) -> bool:

@@ -85,10 +85,10 @@ def factored(call: AggregateCall, owners: Owners) -> Factored | None:
     """An aggregate over several inputs as factors of each; None where it has no such form."""
     if call.distinct or len(owners(call)) < 2:
         return None
-    found = _of_argument(call, owners)
-    if found is None:
+    split = _of_argument(call, owners)
+    if split is None:
         return None
-    operator, kind, unfiltered = found
+    operator, kind, unfiltered = split
     factors = _filtered(unfiltered, call.filter, owners, operator, kind)
     if factors is None or any(map(can_raise, factors.values())):
         return None

@@ -46,11 +46,11 @@ def _of_columns(call: AggregateCall) -> AggregateCall:
 def _guard(expr: Expr) -> Expr | None:
     inner: list[Expr] = []
     for child in expr.children:
-        found = _guard(child)
-        if found is None:
+        guard_of_child = _guard(child)
+        if guard_of_child is None:
             return None
-        if found != _TRUE:
-            inner.append(found)
+        if guard_of_child != _TRUE:
+            inner.append(guard_of_child)
     below = conjunction(inner)
     if isinstance(expr, AggregateCall) or not raises_itself(expr):
         return below or _TRUE

@@ -69,9 +69,9 @@ def early_sets(shape: AggregationJoin) -> EarlySets:
     keys, computed = _grouping_attributes(shape, guards)
     split = _factored(shape)
     inputs = []
-    for index, (leaf, found) in enumerate(zip(shape.graph.leaves, guards, strict=True)):
+    for index, (leaf, own_guard) in enumerate(zip(shape.graph.leaves, guards, strict=True)):
         own = by_position(leaf.schema, leaf.node.schema)
-        condition = None if found is None else substituted(found, own)
+        condition = None if own_guard is None else substituted(own_guard, own)
         names = sorted(_columns_needed(shape, keys, split, index))
         groups = [Named(name, own[name]) for name in names]
         groups += [
@@ -155,8 +155,8 @@ def _guarded(shape: AggregationJoin, index: int) -> list[Expr]:
 
 def _guard_of_input(shape: AggregationJoin, index: int) -> Expr | None:
     """The condition under which nothing in an input's set raises; None if nothing ever does."""
-    found = (guard(expr) for expr in _guarded(shape, index))
-    return conjunction(list(dict.fromkeys(g for g in found if g is not None)))
+    all_guards = (guard(expr) for expr in _guarded(shape, index))
+    return conjunction(list(dict.fromkeys(g for g in all_guards if g is not None)))
 
 
 def _columns_guarded(shape: AggregationJoin, index: int) -> set[str]:

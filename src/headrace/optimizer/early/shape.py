@@ -201,8 +201,8 @@ def _of_graph(
     if isinstance(node.windows[0], Session):
         return Declined("which rows are one session depends on every single row")
     expressions = [n.expr for n in (*carried.keys, *carried.aggregates)] + list(graph.predicates)
-    known = {name for leaf in graph.leaves for name in leaf.schema.names}
-    if any(expr.columns() - known for expr in expressions):
+    column_names = {name for leaf in graph.leaves for name in leaf.schema.names}
+    if any(expr.columns() - column_names for expr in expressions):
         return Declined("it reads the window that the join makes")
     streams = [leaf for leaf in graph.leaves if leaf.node.streams()]
     if isinstance(node.windows[0], Landmark) and len(streams) == 1:
@@ -253,7 +253,7 @@ def _of_graph(
 def _time_columns(graph: JoinGraph, carried: _Carried, anchor: int) -> tuple[str, ...] | Declined:
     """The time of each input: the one that conditions and windows use, else its event time."""
     named = {column.name for column in (carried.time, *carried.also) if isinstance(column, Column)}
-    found: list[str] = []
+    times: list[str] = []
     for leaf in graph.leaves:
         own = set(leaf.schema.names)
         wanted = [leaf.time] if leaf.time else sorted(named & own)
@@ -262,8 +262,8 @@ def _time_columns(graph: JoinGraph, carried: _Carried, anchor: int) -> tuple[str
             wanted = [n for n in leaf.schema.names if leaf.own_name(n) in carrying]
         if leaf.node.streams() and not wanted:
             return Declined("an input has no event time")
-        found.append(wanted[0] if leaf.node.streams() else "")
-    return tuple(found)
+        times.append(wanted[0] if leaf.node.streams() else "")
+    return tuple(times)
 
 
 def with_early(plan: Node, aggregate: Aggregate, early: str) -> Node:
@@ -277,16 +277,16 @@ def forced_inputs(shape: AggregationJoin) -> frozenset[int] | None:
     if wanted in ("", "auto"):
         return None
     names = [] if wanted == "none" else [name.strip() for name in wanted.split(",")]
-    known = [folded(name) for name in shape.names]
-    unknown = [name for name in names if folded(name) not in known]
+    input_names = [folded(name) for name in shape.names]
+    unknown = [name for name in names if folded(name) not in input_names]
     if unknown:
         raise PlanError(
             f"the join has no input {unknown[0]}", hint=f"its inputs are {', '.join(shape.names)}"
         )
-    found = frozenset(known.index(folded(name)) for name in names)
-    for index in sorted(found & shape.declined.keys()):
+    forced = frozenset(input_names.index(folded(name)) for name in names)
+    for index in sorted(forced & shape.declined.keys()):
         raise PlanError(f"{shape.names[index]} cannot be aggregated early: {shape.declined[index]}")
-    return found
+    return forced
 
 
 def _timed(graph: JoinGraph, times: tuple[str, ...]) -> list[tuple[Leaf, str]]:
@@ -301,8 +301,13 @@ def _common_window(
         if join.emits_window:
             return Declined("rows are paired once per window, and the query groups otherwise")
         return None
-    made = join.emits_window and time.name == WINDOW_COLUMN
-    if not made or not isinstance(join.time, SameWindow) or len(graph.leaves) != 2 or join.also:
+    has_window = join.emits_window and time.name == WINDOW_COLUMN
+    if (
+        not has_window
+        or not isinstance(join.time, SameWindow)
+        or len(graph.leaves) != 2
+        or join.also
+    ):
         return Declined("its windows are those of an input")
     return join.time.window
 
@@ -331,14 +336,14 @@ def _fails_otherwise(shape: AggregationJoin) -> str | None:
 
 def _exact_times(shape: AggregationJoin, expressions: list[Expr]) -> dict[int, str]:
     """Inputs whose rows must keep their exact times, unless many rows share one anyway."""
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for index, leaf in enumerate(shape.graph.leaves):
         time = shape.times[index]
         if not time or _pane(shape, index, expressions) is not None:
             continue
         if not shares_instants(leaf.node, leaf.own_name(time)):
-            found[index] = f"{time} is compared to the millisecond, so rows of a pane differ"
-    return found
+            reasons[index] = f"{time} is compared to the millisecond, so rows of a pane differ"
+    return reasons
 
 
 def _pane(shape: AggregationJoin, index: int, expressions: list[Expr]) -> Hopping | None:

@@ -48,27 +48,27 @@ def implied_bound(graph: JoinGraph, left: int, right: int) -> IntervalBound | No
 def implied_windows(graph: JoinGraph) -> Mapping[Pair, Hopping]:
     """Pairs of inputs that share a window of which no condition speaks (largest window first)."""
     count = len(graph.leaves)
-    known: dict[Pair, Hopping] = {}
+    narrowest: dict[Pair, Hopping] = {}
     for edge in graph.times:
         if isinstance(edge.time, SameWindow) and edge.bounds and edge.time.window.overlap == 1:
-            _keep_narrowest(known, edge.left, edge.right, edge.time.window)
+            _keep_narrowest(narrowest, edge.left, edge.right, edge.time.window)
     for middle in range(count):
         for one in range(count):
             for other in range(count):
-                first, second = known.get((one, middle)), known.get((middle, other))
+                first, second = narrowest.get((one, middle)), narrowest.get((middle, other))
                 if one == other or first is None or second is None:
                     continue
                 window = implied_window(first, second)
                 if window is not None:
-                    _keep_narrowest(known, one, other, window)
-    return known
+                    _keep_narrowest(narrowest, one, other, window)
+    return narrowest
 
 
-def _keep_narrowest(known: dict[Pair, Hopping], one: int, other: int, window: Hopping) -> None:
+def _keep_narrowest(narrowest: dict[Pair, Hopping], one: int, other: int, window: Hopping) -> None:
     for pair in ((one, other), (other, one)):
-        present = known.get(pair)
+        present = narrowest.get(pair)
         if present is None or window.length < present.length:
-            known[pair] = window
+            narrowest[pair] = window
 
 
 def implied_time(graph: JoinGraph, left: int, right: int) -> JoinTime | None:

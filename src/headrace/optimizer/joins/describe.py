@@ -68,12 +68,12 @@ class DescribedJoin:
     def text(self) -> str:
         lines = [f"{', '.join(self.names)}: {self._possible()}"]
         lines += [f"   {line}" for line in self._steps()]
-        told = [order for order in self.orders if order.order != self.chosen.order]
-        if told:
+        others = [order for order in self.orders if order.order != self.chosen.order]
+        if others:
             lines.append("   instead of")
-            lines += [f"      {line}" for line in self._others(told[:MOST_TOLD])]
-            if len(told) > MOST_TOLD:
-                lines.append(f"      … and {len(told) - MOST_TOLD} more")
+            lines += [f"      {line}" for line in self._others(others[:MOST_TOLD])]
+            if len(others) > MOST_TOLD:
+                lines.append(f"      … and {len(others) - MOST_TOLD} more")
         for order, reason in self.refused[:MOST_TOLD]:
             lines.append(f"   not {order_text(order, self.names)}: {reason}")
         return "\n".join(lines)
@@ -97,8 +97,8 @@ class DescribedJoin:
 
     def _rows_in_words(self, step: JoinStep) -> str:
         rows, seen = self.hourly_rows(step), self.seen_rows(step)
-        told = f", gives {rows}" if rows.known else ""
-        return f"{told}; seen: {seen}" if seen.known else told
+        predicted = f", gives {rows}" if rows.known else ""
+        return f"{predicted}; seen: {seen}" if seen.known else predicted
 
     def hourly_rows(self, step: JoinStep) -> Cost:
         """Rows that come out of a join, by all that is known of its inputs and of other joins."""
@@ -203,12 +203,12 @@ def describe_joins(
     reorder: bool,
 ) -> list[DescribedJoin | FixedJoin]:
     """All joins of streams in a plan. ``running`` are the orders in which they run at present."""
-    found: list[DescribedJoin | FixedJoin] = []
+    described_joins: list[DescribedJoin | FixedJoin] = []
     for join in topmost_joins(plan):
         if not join.emits_window:
-            found.append(_described(join, loads, running, disabled, reorder))
-    found += [FixedJoin(text) for text in dict.fromkeys(fixed_joins(plan))]
-    return found
+            described_joins.append(_described(join, loads, running, disabled, reorder))
+    described_joins += [FixedJoin(text) for text in dict.fromkeys(fixed_joins(plan))]
+    return described_joins
 
 
 def _described(
@@ -318,10 +318,10 @@ def parse_order(graph: JoinGraph, wanted: object) -> Order | str:
         for order in orders:
             if isinstance(order, str):
                 return order
-        found: Order = orders[0]  # type: ignore[assignment]
+        order_so_far: Order = orders[0]  # type: ignore[assignment]
         for order in orders[1:]:
-            found = (found, order)  # type: ignore[assignment]
-        return found
+            order_so_far = (order_so_far, order)  # type: ignore[assignment]
+        return order_so_far
 
     order = read(wanted)
     if not isinstance(order, str) and sorted(inputs_of(order)) != sorted(positions.values()):

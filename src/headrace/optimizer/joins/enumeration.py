@@ -55,18 +55,18 @@ class Enumeration:
 
     def exact(self) -> Order | None:
         """The cheapest of all orders; None if some input cannot be joined."""
-        found = self._cheapest(self._inputs())
-        return None if found is None else found.order
+        cheapest = self._cheapest(self._inputs())
+        return None if cheapest is None else cheapest.order
 
     def bounded(self) -> Order | None:
         """A cheap order, in not many more than ``most_steps``."""
         beginnings = [self._one_after_the_other(tree) for tree in self._inputs()]
         beginnings.append(self._cheapest_pairs())
-        known = sorted((tree for tree in beginnings if tree is not None), key=lambda t: t.cost)
-        if not known:
+        trees = sorted((tree for tree in beginnings if tree is not None), key=lambda t: t.cost)
+        if not trees:
             return None
-        best = known[0]
-        for beginning in known[:LINES]:
+        best = trees[0]
+        for beginning in trees[:LINES]:
             along = self._along(inputs_of(beginning.order))
             if along is not None and along.cost < best.cost:
                 best = along
@@ -94,20 +94,20 @@ class Enumeration:
             # Each split once: the lowest part is on the left.
             rest = chosen & (chosen - 1)
             split = rest
-            known: CostedOrder | None = None
+            cheapest: CostedOrder | None = None
             while split:
                 left, right = best.get(chosen ^ split), best.get(split)
                 split = (split - 1) & rest
                 if left is None or right is None or not self.tied(left.mask, right.mask):
                     continue
                 self.steps += 1
-                if known is None or left.cost + right.cost < known.cost:
+                if cheapest is None or left.cost + right.cost < cheapest.cost:
                     joined = self._joined(left, right)
                     self.steps -= 1
-                    if known is None or joined.cost < known.cost:
-                        known = joined
-            if known is not None:
-                best[chosen] = known
+                    if cheapest is None or joined.cost < cheapest.cost:
+                        cheapest = joined
+            if cheapest is not None:
+                best[chosen] = cheapest
         return best.get((1 << len(parts)) - 1)
 
     # Few of them
@@ -162,8 +162,8 @@ class Enumeration:
                     left, right = best.get((begin, middle)), best.get((middle, end))
                     if left is None or right is None or not self.tied(left.mask, right.mask):
                         continue
-                    joined, known = self._joined(left, right), best.get((begin, end))
-                    if known is None or joined.cost < known.cost:
+                    joined, best_so_far = self._joined(left, right), best.get((begin, end))
+                    if best_so_far is None or joined.cost < best_so_far.cost:
                         best[begin, end] = joined
         return best.get((0, count))
 
@@ -176,9 +176,9 @@ class Enumeration:
                 if self.steps > self.most_steps:
                     return tree
                 parts = self._parts(top)
-                found = self._cheapest(parts) if len(parts) > 2 else None
-                if found is not None and found.cost < top.cost * (1 - 1e-9):
-                    tree = self._measured(_replaced(tree.order, top.order, found.order))
+                cheaper = self._cheapest(parts) if len(parts) > 2 else None
+                if cheaper is not None and cheaper.cost < top.cost * (1 - 1e-9):
+                    tree = self._measured(_replaced(tree.order, top.order, cheaper.order))
                     better = True
                     break
         return tree
@@ -190,14 +190,14 @@ class Enumeration:
 
     def _subtrees(self, tree: CostedOrder) -> list[CostedOrder]:
         """The tree and all below it that join something, outermost first."""
-        found = [tree] if not isinstance(tree.order, int) else []
+        subtrees = [tree] if not isinstance(tree.order, int) else []
         place = 0
-        while place < len(found):
-            order = found[place].order
+        while place < len(subtrees):
+            order = subtrees[place].order
             assert not isinstance(order, int)
-            found += [self._measured(side) for side in order if not isinstance(side, int)]
+            subtrees += [self._measured(side) for side in order if not isinstance(side, int)]
             place += 1
-        return found
+        return subtrees
 
     def _parts(self, tree: CostedOrder) -> list[CostedOrder]:
         """A tree as a few subtrees: the one with the most inputs is split, and again."""

@@ -55,9 +55,11 @@ def _has_member(low: int, high: int, remainder: int, step: int) -> bool:
 
 def is_nesting(windows: Iterable[Hopping]) -> bool:
     """Whether windows neither overlap among themselves nor cross each other: Cases A2 and A4."""
-    known = list(windows)
-    return all(w.overlap == 1 for w in known) and all(
-        nested_or_disjoint(one, other) for i, one in enumerate(known) for other in known[i + 1 :]
+    all_windows = list(windows)
+    return all(w.overlap == 1 for w in all_windows) and all(
+        nested_or_disjoint(one, other)
+        for i, one in enumerate(all_windows)
+        for other in all_windows[i + 1 :]
     )
 
 
@@ -78,10 +80,10 @@ def only_window(windows: Iterable[Hopping]) -> Hopping | None:
     next operator in which the contributing rows lie, so all windows must end where windows of the
     largest do, or within them, and slides must divide each other.
     """
-    known = list(windows)
-    top = largest(known)
-    divide = all(top.slide % w.slide == 0 or w.slide % top.slide == 0 for w in known)
-    return top if divide and is_nesting(known) else None
+    all_windows = list(windows)
+    top = largest(all_windows)
+    divide = all(top.slide % w.slide == 0 or w.slide % top.slide == 0 for w in all_windows)
+    return top if divide and is_nesting(all_windows) else None
 
 
 def shared_ends(windows: Iterable[Hopping]) -> Hopping | None:
@@ -92,10 +94,10 @@ def shared_ends(windows: Iterable[Hopping]) -> Hopping | None:
     Hopping(length=30, slide=30, offset=0)
     >>> shared_ends([Hopping(30, 30), Hopping(5, 30)])
     """
-    known = list(windows)
-    slowest = max(known, key=lambda w: w.slide)
+    all_windows = list(windows)
+    slowest = max(all_windows, key=lambda w: w.slide)
     end = slowest.offset + slowest.length
-    for window in known:
+    for window in all_windows:
         begin = end - window.length - window.offset
         if slowest.slide % window.slide or begin % window.slide:
             return None

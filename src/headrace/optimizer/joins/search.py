@@ -70,8 +70,8 @@ def _times_of(
             written = [edge.time for edge in graph.times if {edge.left, edge.right} == {one, other}]
             implied = implied_time(graph, one, other)
             candidates = written or ([] if implied is None else [implied])
-            known = [span for time in candidates if (span := time_span(time)) is not None]
-            spans[one, other] = min(known, default=None)
+            all_spans = [span for time in candidates if (span := time_span(time)) is not None]
+            spans[one, other] = min(all_spans, default=None)
             if (one, other) in nested or any(
                 isinstance(time, SameWindow) and time.window.overlap == 1 for time in written
             ):
@@ -138,17 +138,17 @@ def listed_orders(
     orders: dict[Order, None] = {graph.written: None}
     orders[best_order(graph, costs.load, disabled).order] = None
     orders |= dict.fromkeys(_sequences(graph, costs, disabled))
-    found: list[tuple[float, JoinOrder]] = []
+    by_rank: list[tuple[float, JoinOrder]] = []
     for order in orders:
         steps = steps_of(graph, order, disabled)
         if not isinstance(steps, InvalidOrder):
             cost = cost_of(order, costs)
             # Sorting is stable: of equals, the one written comes first.
             rank = float(f"{cost:.9e}")
-            found.append((rank, JoinOrder(order, steps, None if load is None else cost)))
-    if not found:
+            by_rank.append((rank, JoinOrder(order, steps, None if load is None else cost)))
+    if not by_rank:
         return [as_written(graph, load)]
-    return [order for _, order in sorted(found, key=lambda ranked: ranked[0])]
+    return [order for _, order in sorted(by_rank, key=lambda ranked: ranked[0])]
 
 
 def best_without_statistics(graph: JoinGraph, disabled: frozenset[str] = frozenset()) -> JoinOrder:

@@ -123,13 +123,13 @@ def _step(
 
 def _narrowest(graph: JoinGraph, one: frozenset[int], other: frozenset[int]) -> JoinTime | None:
     """The implied condition that leaves the fewest pairs, a bound on both sides if there is one."""
-    found = [implied_time(graph, left, right) for left in sorted(one) for right in sorted(other)]
-    known = [time for time in found if time is not None]
-    spans = {time: time_span(time) for time in known}
-    bounded = [time for time in known if spans[time] is not None]
+    implied = [implied_time(graph, left, right) for left in sorted(one) for right in sorted(other)]
+    times = [time for time in implied if time is not None]
+    spans = {time: time_span(time) for time in times}
+    bounded = [time for time in times if spans[time] is not None]
     if bounded:
         return min(bounded, key=lambda time: spans[time] or 0.0)
-    return known[0] if known else None
+    return times[0] if times else None
 
 
 def _keys(

@@ -72,12 +72,12 @@ class DescribedProbes:
                 )
             yield f"{text.ljust(width)}  {_per_million(cost)}{instead}"
 
-    def _figures(self, known: ProbeStatistics) -> Iterator[str]:
+    def _figures(self, statistics: ProbeStatistics) -> Iterator[str]:
         """γ, μ and κ as they are forecast."""
         yield f"forecast from {self.cycles} cycle{'s' if self.cycles != 1 else ''}"
-        edges = [edge for edge in self.graph.edges if known.knows(edge)]
+        edges = [edge for edge in self.graph.edges if statistics.knows(edge)]
         rows = [("probe", "found", "rows each", "keys")]
-        rows += [self._figure(edge, known) for edge in edges[:MOST_PAIRS]]
+        rows += [self._figure(edge, statistics) for edge in edges[:MOST_PAIRS]]
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         for row in rows:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -85,18 +85,22 @@ class DescribedProbes:
         if len(edges) > MOST_PAIRS:
             yield f"   … and {len(edges) - MOST_PAIRS} more"
 
-    def _figure(self, edge: Edge, known: ProbeStatistics) -> tuple[str, str, str, str]:
-        found = known.figures(edge, edge[0], 1 << edge[0])
+    def _figure(self, edge: Edge, statistics: ProbeStatistics) -> tuple[str, str, str, str]:
+        figures = statistics.figures(edge, edge[0], 1 << edge[0])
         return (
             sequence_text((edge,), self.names),
-            f"{found.rate:.0%}",
-            f"{found.mean:.3g}",
-            f"{known.keys[edge]:,.0f}",
+            f"{figures.rate:.0%}",
+            f"{figures.mean:.3g}",
+            f"{statistics.keys[edge]:,.0f}",
         )
 
     def to_json(self) -> dict[str, Any]:
-        known = self.statistics
-        edges = [] if known is None else [edge for edge in self.graph.edges if known.knows(edge)]
+        statistics = self.statistics
+        edges = (
+            []
+            if statistics is None
+            else [edge for edge in self.graph.edges if statistics.knows(edge)]
+        )
         return {
             "inputs": list(self.names),
             "why": self.why,
@@ -110,12 +114,12 @@ class DescribedProbes:
                 {
                     "from": self.names[edge[0]],
                     "to": self.names[edge[1]],
-                    "found": known.figures(edge, edge[0], 1 << edge[0]).rate,
-                    "rows": known.figures(edge, edge[0], 1 << edge[0]).mean,
-                    "keys": known.keys[edge],
+                    "found": statistics.figures(edge, edge[0], 1 << edge[0]).rate,
+                    "rows": statistics.figures(edge, edge[0], 1 << edge[0]).mean,
+                    "keys": statistics.keys[edge],
                 }
                 for edge in edges
-                if known is not None
+                if statistics is not None
             ],
             "changes": list(self.changes),
         }

@@ -52,14 +52,14 @@ def orders(choice: Choice) -> dict[int, ProbeSequence]:
     drivers = range(graph.count)
     if graph.count <= MOST_EXACT:
         return {driver: _exact(_search(graph, driver, initial, costs)) for driver in drivers}
-    found = {driver: _beam(_search(graph, driver, initial, costs)) for driver in drivers}
+    sequences = {driver: _beam(_search(graph, driver, initial, costs)) for driver in drivers}
     simple = initial_orders(graph, initial), cost_greedy.orders(choice)
     return {
         driver: min(
             (sequence, *(others[driver] for others in simple)),
             key=lambda candidate: sequence_rank(candidate, statistics, *by),
         )
-        for driver, sequence in found.items()
+        for driver, sequence in sequences.items()
     }
 
 
@@ -105,9 +105,9 @@ def _exact(search: _Search) -> ProbeSequence:
     def tail(present: int) -> tuple[int, float]:
         if present == search.everything:
             return 0, 0.0
-        known = tails.get(present)
-        if known is not None:
-            return known[:2]
+        remembered = tails.get(present)
+        if remembered is not None:
+            return remembered[:2]
         best: tuple[int, float, Edge] | None = None
         for after, pair, cost in search.steps(present):
             unknown, seconds = tail(after)
@@ -164,8 +164,8 @@ def _beam(search: _Search) -> ProbeSequence:
                 rank = longer.rank(missing)
                 if after not in ranked or rank < ranked[after][0]:
                     ranked[after] = rank, longer
-        kept = sorted(ranked.items(), key=lambda item: item[1][0])[:WIDTH]
-        heads = {after: longer for after, (_, longer) in kept}
+        best = sorted(ranked.items(), key=lambda item: item[1][0])[:WIDTH]
+        heads = {after: longer for after, (_, longer) in best}
     return heads[search.everything].sequence
 
 

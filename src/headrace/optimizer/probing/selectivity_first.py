@@ -32,6 +32,6 @@ def selectivity(statistics: ProbeStatistics, driver: int, met: int, pair: Edge) 
     rows = statistics.rows.get(pair[1])
     if rows is None or pair not in statistics.rates or pair not in statistics.means:
         return None
-    found = statistics.figures(pair, driver, met)
+    figures = statistics.figures(pair, driver, met)
     # Of less than one row there is no share, and next to nothing to find.
-    return found.rate * found.mean / max(rows, 1.0)
+    return figures.rate * figures.mean / max(rows, 1.0)

@@ -64,8 +64,8 @@ def _next_by_next(
     value: Value,
 ) -> ProbeSequence:
     def rank(pair: Edge) -> tuple[bool, float]:
-        found = value(driver, present, pair)
-        return found is None, found or 0.0
+        figure = value(driver, present, pair)
+        return figure is None, figure or 0.0
 
     present, sequence = 1 << driver, []
     while present != graph.everything:

@@ -21,8 +21,8 @@ from headrace.plan.nodes import Aggregate, Node
 def early_aggregation(node: Node) -> Node | None:
     if not isinstance(node, Aggregate) or node.early:
         return None
-    found = aggregation_join(node)
-    return replace(node, early="auto") if isinstance(found, AggregationJoin) else None
+    shape = aggregation_join(node)
+    return replace(node, early="auto") if isinstance(shape, AggregationJoin) else None
 
 
 RULE = Rule("early_aggregation", early_aggregation)

@@ -88,12 +88,12 @@ def _fold(expr: Expr) -> Expr:
         case Call(function="and"):
             return _fold_and(expr)
         case Call(function="or", arguments=arguments):
-            kept = [a for a in arguments if a != FALSE]
-            if TRUE in kept:
+            undecided = [a for a in arguments if a != FALSE]
+            if TRUE in undecided:
                 return TRUE
-            if len(kept) < 2:
-                return kept[0] if kept else FALSE
-            return Call("or", tuple(kept), BOOLEAN)
+            if len(undecided) < 2:
+                return undecided[0] if undecided else FALSE
+            return Call("or", tuple(undecided), BOOLEAN)
         case Call(function="isnull", arguments=(Literal(value=value),)):
             return Literal(value is None, BOOLEAN)
         case Call(function="in", arguments=(value, choice)):
@@ -132,27 +132,27 @@ def _fold_and(expr: Expr) -> Expr:
     parts = conjuncts(expr)
     if FALSE in parts:
         return FALSE
-    kept: list[Expr] = []
+    left: list[Expr] = []
     seen: set[Expr] = set()
     for part in parts:
         if part != TRUE and not (part in seen and is_deterministic(part)):
-            kept.append(part)
+            left.append(part)
             seen.add(part)
-    return conjunction(kept) or TRUE
+    return conjunction(left) or TRUE
 
 
 def _fold_case(expr: Call) -> Expr:
     arguments = expr.arguments
-    kept: list[Expr] = []
+    left: list[Expr] = []
     for index in range(0, len(arguments) - 1, 2):
         condition, value = arguments[index : index + 2]
         if condition == TRUE:
             # The first true branch is the default of those before it.
-            return Call("case", (*kept, value), expr.type) if kept else _typed(value, expr)
+            return Call("case", (*left, value), expr.type) if left else _typed(value, expr)
         if condition != FALSE:
-            kept += [condition, value]
+            left += [condition, value]
     default = arguments[-1] if len(arguments) % 2 else Literal(None, expr.type)
-    return Call("case", (*kept, default), expr.type) if kept else _typed(default, expr)
+    return Call("case", (*left, default), expr.type) if left else _typed(default, expr)
 
 
 def _typed(value: Expr, expr: Expr) -> Expr:

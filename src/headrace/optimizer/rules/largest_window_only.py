@@ -107,11 +107,11 @@ def _lowered(parent: Node, every_pair: bool) -> Node | None:
     read = _columns_read(parent)
     if not read <= tree.values.keys():
         return None
-    kept = [name for name in parent.input.schema.names if name in read]
+    names = [name for name in parent.input.schema.names if name in read]
     # A count of rows reads no column; any will do.
-    kept = kept or [name for name in parent.input.schema.names if name in tree.values][:1]
-    below = Project(tree.node, tuple(Named(name, tree.values[name]) for name in kept))
-    if not event_times(parent.input).keys() & set(kept) <= event_times(below).keys():
+    names = names or [name for name in parent.input.schema.names if name in tree.values][:1]
+    below = Project(tree.node, tuple(Named(name, tree.values[name]) for name in names))
+    if not event_times(parent.input).keys() & set(names) <= event_times(below).keys():
         return None
     return parent.with_inputs((below,))
 
@@ -307,11 +307,11 @@ def _inner_alias(tree: _Tree, alias: str | None, taken: set[str]) -> str | None:
     if alias is None or _over_a_join(tree.node):
         return None
     names, number = tree.node.schema, 1
-    found = alias
-    while taken & set(qualified(names, found).names):
+    candidate = alias
+    while taken & set(qualified(names, candidate).names):
         number += 1
-        found = f"{alias}{number}"
-    return found
+        candidate = f"{alias}{number}"
+    return candidate
 
 
 def _named(tree: _Tree, alias: str | None, outer: Mapping[str, str]) -> _Tree:

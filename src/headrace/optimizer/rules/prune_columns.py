@@ -53,8 +53,8 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
         case Sink():
             return replace(node, input=_narrowed(node.input, frozenset(node.schema.names)))
         case Project():
-            kept = _at_least_one(node.schema, needed)
-            columns = tuple(c for c in node.columns if c.name in kept)
+            names = _at_least_one(node.schema, needed)
+            columns = tuple(c for c in node.columns if c.name in names)
             return Project(_narrowed(node.input, _read(c.expr for c in columns)), columns)
         case Aggregate():
             aggregates = tuple(a for a in node.aggregates if a.name in needed)

@@ -33,9 +33,9 @@ def push_filter_into_join(node: Node) -> Node | None:
     left: list[Expr] = []
     right: list[Expr] = []
     both: list[Expr] = []
-    kept: list[Expr] = []
+    above: list[Expr] = []
     for part in conjuncts(node.predicate):
-        {"left": left, "right": right, "both": both}.get(_place(part, join), kept).append(part)
+        {"left": left, "right": right, "both": both}.get(_place(part, join), above).append(part)
     if not (left or right or both):
         return None
     lowered = replace(
@@ -44,7 +44,7 @@ def push_filter_into_join(node: Node) -> Node | None:
         right=_filtered(join.right, right, by_position(join.right_schema, join.right.schema)),
         residual=conjunction([*conjuncts(join.residual), *both]),
     )
-    rest = conjunction(kept)
+    rest = conjunction(above)
     return Filter(lowered, rest) if rest is not None else lowered
 
 

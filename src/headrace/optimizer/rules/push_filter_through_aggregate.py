@@ -30,19 +30,19 @@ def push_filter_through_aggregate(node: Node) -> Node | None:
         if not expr.type.is_fractional
     }
     pushed: list[Expr] = []
-    kept: list[Expr] = []
+    above: list[Expr] = []
     for part in conjuncts(node.predicate):
         columns = part.columns()
         lowered = substituted(part, keys)
         if columns and columns <= set(keys) and is_movable(lowered):
             pushed.append(lowered)
         else:
-            kept.append(part)
+            above.append(part)
     condition = conjunction(pushed)
     if condition is None:
         return None
     below = replace(aggregate, input=Filter(aggregate.input, condition))
-    rest = conjunction(kept)
+    rest = conjunction(above)
     return Filter(below, rest) if rest is not None else below
 
 

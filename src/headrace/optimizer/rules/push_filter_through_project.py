@@ -24,14 +24,14 @@ def push_filter_through_project(node: Node) -> Node | None:
             parts = [(part, substituted(part, values)) for part in conjuncts(predicate)]
             if not all(is_deterministic(lowered) for _, lowered in parts):
                 pushed = [lowered for _, lowered in parts if is_movable(lowered)]
-                kept = [part for part, lowered in parts if not is_movable(lowered)]
+                above = [part for part, lowered in parts if not is_movable(lowered)]
             else:
-                pushed, kept = [lowered for _, lowered in parts], []
+                pushed, above = [lowered for _, lowered in parts], []
             condition = conjunction(pushed)
             if condition is None:
                 return None
             lower = Project(Filter(below, condition), columns)
-            rest = conjunction(kept)
+            rest = conjunction(above)
             return Filter(lower, rest) if rest is not None else lower
         case _:
             return None

@@ -48,12 +48,12 @@ def _until_present(
     entering: Iterable[tuple[int, int]], terminals: int, root: int
 ) -> list[tuple[int, int]]:
     """The arcs up to the cheapest one from what is always there, which the others never beat."""
-    kept = []
+    cheaper_edges = []
     for cost, source in sorted(entering, key=lambda arc: (arc[0], arc[1] != root, arc[1])):
-        kept.append((cost, source))
+        cheaper_edges.append((cost, source))
         if source < terminals or source == root:
             break
-    return kept
+    return cheaper_edges
 
 
 def _users(arcs: Arcs) -> list[dict[int, int]]:
@@ -297,11 +297,11 @@ class _Ascent:
         """The arcs that a tree cheaper than this may have."""
         room = cost - self.bound
         down, up = self._from_root(), self._to_terminals()
-        kept: list[list[tuple[int, int]]] = []
+        affordable: list[list[tuple[int, int]]] = []
         for node, entering in enumerate(self.arcs):
             beyond = up[node]
             rest = self.rest[node]
-            kept.append(
+            affordable.append(
                 []
                 if beyond is None
                 else [
@@ -312,8 +312,10 @@ class _Ascent:
                 ]
             )
         # What cannot be reached any more cannot be passed.
-        gone = {n for n, entering in enumerate(kept) if not entering and n not in self.terminals}
-        return [[arc for arc in entering if arc[1] not in gone] for entering in kept]
+        gone = {
+            n for n, entering in enumerate(affordable) if not entering and n not in self.terminals
+        }
+        return [[arc for arc in entering if arc[1] not in gone] for entering in affordable]
 
     def _from_root(self) -> list[int | None]:
         """The least remaining length from the root to each node."""

@@ -76,9 +76,9 @@ def factor_candidates(
     return Candidates(_without(windows, _built_up(windows, unit, costs)), False)
 
 
-def _without(windows: list[Hopping], found: Iterable[Hopping]) -> tuple[Hopping, ...]:
-    asked = set(windows)
-    return tuple(window for window in dict.fromkeys(found) if window not in asked)
+def _without(windows: list[Hopping], candidates: Iterable[Hopping]) -> tuple[Hopping, ...]:
+    wanted = set(windows)
+    return tuple(window for window in dict.fromkeys(candidates) if window not in wanted)
 
 
 # Tumbling ones
@@ -175,17 +175,17 @@ def _grids(windows: list[Hopping], unit: int) -> list[Grid]:
 def _built_up(windows: list[Hopping], unit: int, costs: PaperCost) -> list[Hopping]:
     """Panes, and what lies best between windows that were asked for, panes, and such windows."""
     panes = _partitioning(windows, unit).windows
-    found: dict[Hopping, None] = dict.fromkeys([*windows, *panes])
+    factors: dict[Hopping, None] = dict.fromkeys([*windows, *panes])
     classes = _classes(windows)
-    last: set[Hopping | None] = {None, *found}
+    last: set[Hopping | None] = {None, *factors}
     left = _MOST_TRIED
-    while last and len(found) < _MOST_BUILT and left > 0:
-        before = frozenset(found)
-        for source, limit, grid in islice(_places(list(found), last, classes), left):
+    while last and len(factors) < _MOST_BUILT and left > 0:
+        before = frozenset(factors)
+        for source, limit, grid in islice(_places(list(factors), last, classes), left):
             left -= 1
-            found.update(dict.fromkeys(_between(source, limit, grid, unit, costs)))
-        last = {window for window in found if window not in before}
-    built = _without([*windows, *panes], found)
+            factors.update(dict.fromkeys(_between(source, limit, grid, unit, costs)))
+        last = {window for window in factors if window not in before}
+    built = _without([*windows, *panes], factors)
     return [*panes, *_most_promising(built, windows, panes, costs)]
 
 
@@ -239,8 +239,8 @@ def _classes(windows: list[Hopping]) -> list[Grid]:
     while waiting and len(classes) < _MOST_CLASSES:
         slide, offset, rest, longest = waiting.pop(0)
         if (slide, offset, rest) in classes:
-            known = classes[slide, offset, rest]
-            classes[slide, offset, rest] = max(known, longest)
+            longest_before = classes[slide, offset, rest]
+            classes[slide, offset, rest] = max(longest_before, longest)
             continue
         for (other, its_offset, its_rest), its_longest in classes.items():
             both = gcd(slide, other, offset - its_offset, rest - its_rest)

@@ -46,7 +46,7 @@ class DescribedWindows:
             f"   items in {_period_text(self.period)} at a row a second: "
             f"{format_number(self.items_before, ',.0f')} without sharing, "
             f"{format_number(self.items_after, ',.0f')} with",
-            *(f"   over panes of {pane.name}: {found.text}" for pane, found in self.searches),
+            *(f"   over panes of {pane.name}: {search.text}" for pane, search in self.searches),
         ]
         if self.seconds_after.known:
             before, after = self.seconds_before, self.seconds_after
@@ -62,8 +62,8 @@ class DescribedWindows:
                 "after": _in_json(self.items_after),
             },
             "searches": [
-                {"panes": pane.name, "gap": found.gap, "complete": found.complete}
-                for pane, found in self.searches
+                {"panes": pane.name, "gap": search.gap, "complete": search.complete}
+                for pane, search in self.searches
             ],
             "seconds": {
                 "before": self.seconds_before.figure.number,

@@ -12,13 +12,13 @@ def divisors(number: int) -> tuple[int, ...]:
     >>> divisors(12)
     (1, 2, 3, 4, 6, 12)
     """
-    found = [1]
+    products = [1]
     for prime in primes(number):
         powers = [1]
         while number % (powers[-1] * prime) == 0:
             powers.append(powers[-1] * prime)
-        found = [divisor * power for divisor in found for power in powers]
-    return tuple(sorted(found))
+        products = [divisor * power for divisor in products for power in powers]
+    return tuple(sorted(products))
 
 
 @lru_cache(maxsize=1_000)
@@ -28,12 +28,12 @@ def primes(number: int) -> tuple[int, ...]:
     >>> primes(3_600_000)
     (2, 3, 5)
     """
-    found = []
+    factors = []
     divisor = 2
     while divisor * divisor <= number:
         if number % divisor == 0:
-            found.append(divisor)
+            factors.append(divisor)
             while number % divisor == 0:
                 number //= divisor
         divisor += 1
-    return (*found, number) if number > 1 else tuple(found)
+    return (*factors, number) if number > 1 else tuple(factors)

@@ -89,17 +89,19 @@ def layouts(
 ) -> list[RankedLayout]:
     """The layouts worth comparing, the best first."""
     windows = sorted(set(windows), key=_size)
-    found = [("no sharing", own_panes(windows))]
+    candidates = [("no sharing", own_panes(windows))]
     if sharing is not Sharing.NONE:
-        found.append(("windows share", _from_graph(_published(windows, load, False))))
+        candidates.append(("windows share", _from_graph(_published(windows, load, False))))
     if sharing is Sharing.FACTORS:
-        found.append(("published factor windows", _from_graph(_published(windows, load, True))))
-        found.append(("best factor windows", _from_graph(_best(windows, load))))
-        found.append(("one common pane", _common(windows)))
+        candidates.append(
+            ("published factor windows", _from_graph(_published(windows, load, True)))
+        )
+        candidates.append(("best factor windows", _from_graph(_best(windows, load))))
+        candidates.append(("one common pane", _common(windows)))
         if load is not None:
-            found += [("merged panes", layout) for layout in _merged(windows, load)]
+            candidates += [("merged panes", layout) for layout in _merged(windows, load)]
     named: dict[PaneLayout, str] = {}
-    for name, layout in found:
+    for name, layout in candidates:
         named.setdefault(layout, name)
     ranked = [
         RankedLayout(name, layout, layout_cost(layout, load)) for layout, name in named.items()
@@ -207,7 +209,7 @@ def _merged(windows: list[Hopping], load: Load) -> list[PaneLayout]:
 
     pairs = [pair(a, b) for a in groups for b in groups if a < b]
     heapify(pairs)
-    found = []
+    layouts_of_groups = []
     while len(groups) > 1:
         _, first, second = heappop(pairs)
         if first not in groups or second not in groups:
@@ -219,8 +221,10 @@ def _merged(windows: list[Hopping], load: Load) -> list[PaneLayout]:
         for other in others:
             heappush(pairs, pair(other, number))
         panes = {each: pane_of(each) for each in groups.values()}
-        found.append(PaneLayout.of({w: pane for each, pane in panes.items() for w in each}))
-    return found
+        layouts_of_groups.append(
+            PaneLayout.of({w: pane for each, pane in panes.items() for w in each})
+        )
+    return layouts_of_groups
 
 
 def _both(a: tuple[Hopping, ...], b: tuple[Hopping, ...]) -> tuple[Hopping, ...]:

@@ -46,9 +46,9 @@ def min_cost_graph(windows: Iterable[Hopping], coverage: Coverage, costs: PaperC
     return _cheapest(windows, coverage_graph(windows, coverage), costs)
 
 
-def _cheapest(asked: Iterable[Hopping], graph: Sources, costs: PaperCost) -> WindowGraph:
+def _cheapest(wanted: Iterable[Hopping], graph: Sources, costs: PaperCost) -> WindowGraph:
     """Lines 2 to 7 of Algorithm 1; factor windows that nothing is computed from are left out."""
-    asked = frozenset(asked)
+    wanted = frozenset(wanted)
     chosen: dict[Hopping, Hopping | None] = {}
     for window, sources in graph.items():
         best: Hopping | None = None
@@ -57,11 +57,15 @@ def _cheapest(asked: Iterable[Hopping], graph: Sources, costs: PaperCost) -> Win
                 best = source
         chosen[window] = best
     used = {source for source in chosen.values() if source is not None}
-    unused = [w for w in chosen if w not in asked and w not in used]
+    unused = [w for w in chosen if w not in wanted and w not in used]
     if unused:
-        kept = {w: sources for w, sources in graph.items() if w not in unused}
-        return _cheapest(asked, {w: [s for s in kept[w] if s not in unused] for w in kept}, costs)
-    return WindowGraph.of(asked, chosen)
+        used_sources = {w: sources for w, sources in graph.items() if w not in unused}
+        return _cheapest(
+            wanted,
+            {w: [s for s in used_sources[w] if s not in unused] for w in used_sources},
+            costs,
+        )
+    return WindowGraph.of(wanted, chosen)
 
 
 @dataclass(frozen=True)
@@ -87,14 +91,14 @@ def targets(windows: Iterable[Hopping], coverage: Coverage, costs: PaperCost) ->
     pane, offset = common_pane(tuple(windows))
     unit = gcd(pane, costs.unit)
     root = Hopping(unit, unit, offset)
-    found = []
+    listed = []
     if root not in graph:
-        found.append(Target(root, tuple(w for w in windows if not graph[w]), True))
+        listed.append(Target(root, tuple(w for w in windows if not graph[w]), True))
     for window in windows:
         downstream = tuple(w for w in windows if window in graph[w])
         if downstream:
-            found.append(Target(window, downstream, False))
-    return found
+            listed.append(Target(window, downstream, False))
+    return listed
 
 
 def benefit(factor: Hopping, target: Target, costs: PaperCost) -> Fraction:
@@ -117,7 +121,7 @@ def best_covering_factor(target: Target, costs: PaperCost) -> Hopping | None:
 def covering_candidates(target: Target) -> list[Hopping]:
     """Lines 1 to 11 of Algorithm 2, with the shortest and the longest window of each slide."""
     shortest = min(w.length for w in target.downstream)
-    found = []
+    factors = []
     for slide in _divisors(gcd(*(w.slide for w in target.downstream)), target.window.slide):
         # Longer than the window it is computed from, and a multiple of its slide.
         least = target.window.length // slide * slide + slide
@@ -127,8 +131,8 @@ def covering_candidates(target: Target) -> list[Hopping]:
         for length in dict.fromkeys(length for length in ends if length > 0):
             factor = Hopping(length, slide, target.downstream[0].offset)
             if _fits(factor, target, Coverage.COVERED):
-                found.append(factor)
-    return found
+                factors.append(factor)
+    return factors
 
 
 def is_beneficial(factor: Hopping, target: Target, costs: PaperCost) -> bool:

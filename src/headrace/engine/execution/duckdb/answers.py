@@ -44,8 +44,8 @@ class Answers:
         seen = dict(zip(self.piece.translated.write.watch, answer["seen"], strict=True))
         split = self.piece.split
         for path, rows, size, part in answer["files"]:
-            told = None if part is None or split is None else replace(split, part=part)
-            file = WrittenFile(path, rows, size, seen.get("first"), seen.get("last"), told)
+            own_split = None if part is None or split is None else replace(split, part=part)
+            file = WrittenFile(path, rows, size, seen.get("first"), seen.get("last"), own_split)
             self.files.append(file)
         if "table" in answer:
             self._tables.append(pa.ipc.open_stream(answer["table"]).read_all())
@@ -66,8 +66,8 @@ def _merged(
 ) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for position, (name, value) in enumerate(watch.items()):
-        found = [part[position] for part in parts if part[position] is not None]
-        merged[name] = _merge_of(value, cut)(found) if found else None
+        values = [part[position] for part in parts if part[position] is not None]
+        merged[name] = _merge_of(value, cut)(values) if values else None
     return merged
 
 

@@ -128,9 +128,9 @@ class BucketExecutor:
             try:
                 translated = self._translated(write, write.label)
                 self._check_stores(translated, self._tried)
-                found = self._cutter.pieces(index, translated)
-                self._make_folders(found)
-                pieces += found
+                cut = self._cutter.pieces(index, translated)
+                self._make_folders(cut)
+                pieces += cut
             except Untranslatable as reason:
                 outcomes[index] = TaskOutcome(f"Spark, because of {reason}")
             except (HeadraceError, OSError) as error:
@@ -194,11 +194,13 @@ class BucketExecutor:
         tasks = min(self._tasks, _TRIALS)
         try:
             self.jobs += 1
-            found = context.parallelize([spec] * tasks, tasks).map(remote_files.try_store).collect()
+            reasons = (
+                context.parallelize([spec] * tasks, tasks).map(remote_files.try_store).collect()
+            )
         except Exception as error:
             self._raise_if_lacking(error)
             return one_line(error)
-        return next((reason for reason in found if reason is not None), None)
+        return next((reason for reason in reasons if reason is not None), None)
 
     def _size(self, path: str) -> int:
         """The bytes of a file of a batch; 0 where that cannot be known."""
@@ -241,10 +243,10 @@ class BucketExecutor:
         spec["folder"] = getattr(self._session.sparkContext, "_temp_dir", None)
         answers = {piece.index: Answers(piece) for piece in pieces}
         try:
-            found = kernel.run_task(spec)["answers"]
+            answered = kernel.run_task(spec)["answers"]
         except Exception:
             return {}
-        for answer in found:
+        for answer in answered:
             answers[answer["write"]].add(answer)
         outcomes = {}
         for index, given in answers.items():
@@ -264,13 +266,13 @@ class BucketExecutor:
         try:
             self.jobs += 1
             context = self._session.sparkContext
-            found = context.parallelize(specs, len(specs)).map(kernel.run_task).collect()
+            by_task = context.parallelize(specs, len(specs)).map(kernel.run_task).collect()
         except Exception as error:
             self._raise_if_lacking(error)
             words = self.learnt.stores.hidden(one_line(error))
             return dict.fromkeys(answers, TaskOutcome(f"Spark, because the tasks failed: {words}"))
         unreachable: dict[str, str] = {}
-        for task in found:
+        for task in by_task:
             if "missing" in task:
                 raise _lacking(task["missing"])
             for answer in task["answers"]:

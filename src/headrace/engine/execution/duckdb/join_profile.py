@@ -48,7 +48,7 @@ def rows_of_steps(profile: Any) -> dict[ProfiledStep, int]:
     A step that is above others than its own parts was moved by DuckDB. Then what the steps of that
     join give is something else, and it is left out.
     """
-    found: dict[ProfiledStep, int] = {}
+    rows_by_step: dict[ProfiledStep, int] = {}
     moved: set[str] = set()
 
     def visit(node: Any) -> set[ProfiledStep]:
@@ -67,9 +67,9 @@ def rows_of_steps(profile: Any) -> dict[ProfiledStep, int]:
             ]
             if not all(set(inputs) < set(step[1]) for inputs in own) or len(steps) > 1:
                 moved.add(step[0])
-            found[step] = found.get(step, 0) + int(node.get("intermediate_rows") or 0)
+            rows_by_step[step] = rows_by_step.get(step, 0) + int(node.get("intermediate_rows") or 0)
         return below | steps
 
     for node in profile.get("operator") or ():
         visit(node)
-    return {step: rows for step, rows in found.items() if step[0] not in moved}
+    return {step: rows for step, rows in rows_by_step.items() if step[0] not in moved}

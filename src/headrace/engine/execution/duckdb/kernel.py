@@ -72,9 +72,9 @@ def _database(memory: str, folder: str) -> Any:
     """
     import duckdb
 
-    known: dict[tuple[str, str], Any] = worker_memory().setdefault("databases", {})
-    if (memory, folder) not in known:
-        known[memory, folder] = duckdb.connect(
+    databases: dict[tuple[str, str], Any] = worker_memory().setdefault("databases", {})
+    if (memory, folder) not in databases:
+        databases[memory, folder] = duckdb.connect(
             config={
                 "threads": 1,
                 "memory_limit": memory,
@@ -84,7 +84,7 @@ def _database(memory: str, folder: str) -> Any:
                 "autoload_known_extensions": False,
             }
         )
-    return known[memory, folder]
+    return databases[memory, folder]
 
 
 class _Unsuitable(Exception):
@@ -156,14 +156,14 @@ class _Task:
 
         spec = source["probe"]
         join = self._probes[reading] = ProbeJoinKernel(spec, self._stored_rows, self._met)
-        found = join.batches(list(spec["types"]))
-        first = next(found, None)
+        probed = join.batches(list(spec["types"]))
+        first = next(probed, None)
         connection = self._connection
         if first is None:
             columns = (f"CAST(NULL AS {t}) AS {_quoted(n)}" for n, t in spec["types"].items())
             rows = f"(SELECT {', '.join(columns)} WHERE false)"
         else:
-            batches = itertools.chain([first], found)
+            batches = itertools.chain([first], probed)
             rows = f'"results of {reading}"'
             connection.register(
                 f"results of {reading}", pa.RecordBatchReader.from_batches(first.schema, batches)
@@ -267,12 +267,12 @@ class _Task:
 
     def _local(self, source: Spec) -> Spec:
         """An input with its files where DuckDB can read them."""
-        found = dict(source)
+        localised = dict(source)
         for kind in ("files", "shared"):
             local = [_pattern(path) for path in source[kind] if _is_local(path)]
             remote = [path for path in source[kind] if not _is_local(path)]
-            found[kind] = local + self._files.fetch(remote)
-        return found
+            localised[kind] = local + self._files.fetch(remote)
+        return localised
 
     def _delete(self, path: str) -> None:
         if _is_local(path):
@@ -343,15 +343,15 @@ def _quoted(name: str) -> str:
 
 def _column(name: str, wanted: str, types: dict[str, str], strict: bool) -> str:
     quoted = _quoted(name)
-    found = types.get(name)
-    if found is None:
+    stored_type = types.get(name)
+    if stored_type is None:
         return f"CAST(NULL AS {wanted}) AS {quoted}"
-    if found == wanted:
+    if stored_type == wanted:
         return quoted
-    if wanted == "TIMESTAMP WITH TIME ZONE" and found in ("TIMESTAMP", "TIMESTAMP_NS"):
+    if wanted == "TIMESTAMP WITH TIME ZONE" and stored_type in ("TIMESTAMP", "TIMESTAMP_NS"):
         return f"make_timestamptz(epoch_us({quoted})) AS {quoted}"
     if strict:
-        raise _Unsuitable(f"column {name} is {found} in the files and {wanted} in the stream")
+        raise _Unsuitable(f"column {name} is {stored_type} in the files and {wanted} in the stream")
     return f"CAST({quoted} AS {wanted}) AS {quoted}"
 
 

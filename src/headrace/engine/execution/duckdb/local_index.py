@@ -200,12 +200,12 @@ class Shelf:
     def __init__(self, run: str, key: str) -> None:
         self._run = os.path.join(_indexes(), run)
         self._folder = os.path.join(self._run, key)
-        known: dict[str, dict[str, Segment]] = worker_memory().setdefault("segments", {})
-        for folder, held in list(known.items()):
+        by_folder: dict[str, dict[str, Segment]] = worker_memory().setdefault("segments", {})
+        for folder, held in list(by_folder.items()):
             in_memory = any(name.startswith(_IN_MEMORY) for name in held)
             if not in_memory and not os.path.isdir(folder):
-                del known[folder]
-        self._opened = known.setdefault(self._folder, {})
+                del by_folder[folder]
+        self._opened = by_folder.setdefault(self._folder, {})
 
     def catch_up(
         self,
@@ -223,25 +223,25 @@ class Shelf:
         if not files:
             return []
         with self._locked():
-            found = self._segments()
+            on_disk = self._segments()
             replaced: list[str] = []
-            covered = max((segment.last for segment in found.values()), default=-1)
+            covered = max((segment.last for segment in on_disk.values()), default=-1)
             missing = [i for i, (_, last) in enumerate(spans) if last > covered]
             if any(spans[i][0] <= covered for i in missing):
                 # This machine was behind when epochs that it knows were merged with later ones.
-                replaced, found, missing = list(found), {}, list(range(len(files)))
+                replaced, on_disk, missing = list(on_disk), {}, list(range(len(files)))
             if missing:
                 wanted = [files[i] for i in missing]
                 first, last = min(spans[i][0] for i in missing), max(spans[i][1] for i in missing)
                 added = self._ready(wanted) or make_segment(read(wanted), paths, first, last)
-                while found:
-                    name, before = list(found.items())[-1]
+                while on_disk:
+                    name, before = list(on_disk.items())[-1]
                     if added.count * RATIO < before.count:
                         break
                     added = merged(before, added, paths, watermark)
                     replaced.append(name)
-                    del found[name]
-                self._keep(added, list(found.values()))
+                    del on_disk[name]
+                self._keep(added, list(on_disk.values()))
                 for name in replaced:
                     self._drop(name)
             return list(self._segments().values())
@@ -255,12 +255,12 @@ class Shelf:
 
     def _ready(self, files: Sequence[str]) -> Segment | None:
         """What was made ready of just these files."""
-        found = None
+        segment = None
         for name in self._names(_READY):
             if name.startswith(_READY + _mark(files)):
-                found = _load(os.path.join(self._folder, name))
+                segment = _load(os.path.join(self._folder, name))
             self._drop(name)
-        return found
+        return segment
 
     def _names(self, kind: str) -> list[str]:
         if not os.path.isdir(self._folder):

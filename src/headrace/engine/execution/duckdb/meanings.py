@@ -218,10 +218,10 @@ def _floor_millis(arguments: RenderedArguments) -> str:
 
 def _pmod(arguments: RenderedArguments) -> str:
     value, step = arguments
-    known = re.fullmatch(r"CAST\((\d+) AS BIGINT\)", step)
-    if known is not None and int(known[1]) > 0:
+    constant = re.fullmatch(r"CAST\((\d+) AS BIGINT\)", step)
+    if constant is not None and int(constant[1]) > 0:
         # A large multiple of the step makes the number positive: one division instead of two.
-        return f"(({value} + {2**62 // int(known[1]) * int(known[1])}) % {known[1]})"
+        return f"(({value} + {2**62 // int(constant[1]) * int(constant[1])}) % {constant[1]})"
     return f"((({value}) % ({step}) + ({step})) % ({step}))"
 
 

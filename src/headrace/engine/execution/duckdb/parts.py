@@ -21,12 +21,12 @@ def row_condition(wanted: Split, kind: str) -> str:
 def files_of_part(files: Iterable[StateFile], wanted: Split) -> tuple[list[StateFile], bool]:
     """The files that may hold rows of a part, and whether they hold nothing else."""
     told_apart = (wanted.column, wanted.parts, wanted.hashing)
-    found, all_ready = [], True
+    chosen, all_ready = [], True
     for file in files:
         split = file.split
         if split is None or (split.column, split.parts, split.hashing) != told_apart:
-            found.append(file)
+            chosen.append(file)
             all_ready = False
         elif split.part == wanted.part:
-            found.append(file)
-    return found, all_ready
+            chosen.append(file)
+    return chosen, all_ready

@@ -171,16 +171,16 @@ def _probing(
     write = translated.write
     queries = [write.query] if write.inner is None else [write.query, write.inner.query]
     columns = {column for query in queries for column in read_columns(query, plan.join.schema)}
-    known = spec["inputs"].get(f"{name} {piece.part}/{piece.parts}")
-    if known is not None:
-        columns |= known["probe"]["types"].keys()
+    probing = spec["inputs"].get(f"{name} {piece.part}/{piece.parts}")
+    if probing is not None:
+        columns |= probing["probe"]["types"].keys()
     texts = [translated.sql, *(translated.inner or {}).values()]
     uses = sum(text.count(identifier(name)) for text in texts)
     return {
         "probe": plan.part(piece.part, piece.parts, columns, HASHING),
         "name": name,
         # Results that are read once are never held all at once.
-        "once": known is None and uses <= 1,
+        "once": probing is None and uses <= 1,
     }
 
 
@@ -269,12 +269,12 @@ def outputs(piece: TaskPiece) -> list[dict[str, Any]]:
         and (cut.kind, piece.parts) == (kind, split.parts)
     ):
         return [{**output, "part": piece.part}]
-    found = []
+    listed = []
     for part in range(split.parts):
         condition = row_condition(Split(split.column, split.parts, part, HASHING), kind)
         wanted = {"where": f"({where}) AND {condition}", "name": f"{output['name']}-{part}"}
-        found.append({**output, **wanted, "part": part})
-    return found
+        listed.append({**output, **wanted, "part": part})
+    return listed
 
 
 def attempts(path: str) -> str:

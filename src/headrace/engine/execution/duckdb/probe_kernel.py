@@ -103,15 +103,15 @@ class IndexedInput:
     def columns(self, names: Sequence[str], positions: Array) -> list[Any]:
         """Columns of any type at some positions."""
         apart = self._apart(positions)
-        found = []
+        gathered = []
         for name in names:
             columns = [segment.fixed(name) for segment in self.segments]
-            known = [column for column in columns if column is not None]
-            if len(known) == len(columns):
-                found.append(self._fixed(name, known, apart, len(positions)))
+            typed = [column for column in columns if column is not None]
+            if len(typed) == len(columns):
+                gathered.append(self._fixed(name, typed, apart, len(positions)))
             else:
-                found.append(self._any_type(name, apart))
-        return found
+                gathered.append(self._any_type(name, apart))
+        return gathered
 
     def _apart(self, positions: Array) -> list[tuple[int, Any, Array]]:
         """By segment: which of the positions lie in it, and where."""
@@ -121,12 +121,12 @@ class IndexedInput:
         which = np.zeros(len(positions), np.int8)
         for start in self.starts[1:-1]:
             which += positions >= start
-        found = []
+        by_segment = []
         for index in range(len(self.segments)):
             here = np.flatnonzero(which == index)
             if len(here):
-                found.append((index, here, positions[here] - self.starts[index]))
-        return found
+                by_segment.append((index, here, positions[here] - self.starts[index]))
+        return by_segment
 
     def _fixed(
         self, name: str, columns: list[Fixed], apart: list[tuple[int, Any, Array]], count: int
@@ -160,10 +160,10 @@ def _gathered(arrays: list[Array], apart: list[tuple[int, Any, Array]], count: i
     if len(apart) == 1:
         index, _, local = apart[0]
         return arrays[index][local]
-    found = np.empty(count, arrays[0].dtype)
+    values = np.empty(count, arrays[0].dtype)
     for index, here, local in apart:
-        found[here] = arrays[index][local]
-    return found
+        values[here] = arrays[index][local]
+    return values
 
 
 class ProbeJoinKernel:
@@ -192,13 +192,13 @@ class ProbeJoinKernel:
         ]
         for driver, order in self.spec["orders"].items():
             for rows in self._driven(int(driver), [tuple(pair) for pair in order]):
-                found: dict[str, Any] = {}
+                values_of: dict[str, Any] = {}
                 for index, names in enumerate(by_input):
                     if names:
                         values = self.inputs[index].columns(names, rows.positions[index])
-                        found |= dict(zip(names, values, strict=True))
+                        values_of |= dict(zip(names, values, strict=True))
                 self.results += len(rows)
-                yield pa.record_batch([found[name] for name in columns], names=list(columns))
+                yield pa.record_batch([values_of[name] for name in columns], names=list(columns))
 
     def _driven(self, driver: int, order: list[tuple[int, int]]) -> Iterator[Rows]:
         """All results whose new row of the driver came last, or with rows of later inputs."""
@@ -243,15 +243,15 @@ class ProbeJoinKernel:
         self.looked_up += len(hashes)
         counts = self.steps.setdefault((driver, rows.met, prober, probed), [0] * 4)
         counts[0] += len(hashes)
-        found = [
+        runs = [
             (start, segment, *segment.indexes[path].look_up(hashes))
             for start, segment in self._segments(driver, probed)
         ]
-        candidates = sum(many.astype(np.int64) for *_, many in found)
+        candidates = sum(many.astype(np.int64) for *_, many in runs)
         for part in _parts(candidates):
             pairs = [
                 expanded(hashes[part], segment.indexes[path], begins[part], many[part], start)
-                for start, segment, begins, many in found
+                for start, segment, begins, many in runs
             ]
             sources = np.concatenate([source for source, _ in pairs])
             positions = np.concatenate([position for _, position in pairs])
@@ -280,10 +280,10 @@ class ProbeJoinKernel:
                 # No two values of one key share a hash, but those of several together may.
                 unequal = source.numbers(f"{KEY}{key}", positions) != values[key]
                 wrong = unequal if wrong is None else wrong | unequal
-        found = Rows({**matched.positions, probed: positions}, values, sources)
+        joined_rows = Rows({**matched.positions, probed: positions}, values, sources)
         if wrong is not None and wrong.any():
-            found = found.taken(~wrong)
-        return self.meeting(self.alive(found, probed), before | {probed}, probed)
+            joined_rows = joined_rows.taken(~wrong)
+        return self.meeting(self.alive(joined_rows, probed), before | {probed}, probed)
 
     def alive(self, rows: Rows, index: int) -> Rows:
         watermark = self._watermarks[index]
@@ -300,8 +300,8 @@ class ProbeJoinKernel:
                 continue
             columns: dict[str, Any] = {}
             for index, names in condition["columns"].items():
-                found = self.inputs[int(index)].columns(names, rows.positions[int(index)])
-                columns |= dict(zip(names, found, strict=True))
+                arrays = self.inputs[int(index)].columns(names, rows.positions[int(index)])
+                columns |= dict(zip(names, arrays, strict=True))
             rows = rows.taken(self._check(columns, condition["sql"]))
         return rows
 
@@ -342,12 +342,12 @@ def expanded(
     counts = counts[hits].astype(np.int64)
     ends = np.cumsum(counts)
     sources = np.repeat(hits, counts)
-    found = np.arange(int(ends[-1]) if len(ends) else 0)
-    found += np.repeat(begins[hits] - (ends - counts), counts)
-    equal = slots.hashes[found] == hashes[sources]
+    slots_hit = np.arange(int(ends[-1]) if len(ends) else 0)
+    slots_hit += np.repeat(begins[hits] - (ends - counts), counts)
+    equal = slots.hashes[slots_hit] == hashes[sources]
     if not equal.all():
-        sources, found = sources[equal], found[equal]
-    rows = found if slots.rows is None else slots.rows[found].astype(np.int64)
+        sources, slots_hit = sources[equal], slots_hit[equal]
+    rows = slots_hit if slots.rows is None else slots.rows[slots_hit].astype(np.int64)
     return sources, rows + start
 
 

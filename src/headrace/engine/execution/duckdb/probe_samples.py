@@ -138,12 +138,12 @@ def _walked(join: ProbeJoinKernel, driver: int, rows: list[Stratum]) -> dict[Sam
     else:
         wanted = frozenset(_prefixes(driver, join.spec["orders"].get(driver, ())))
     samples = {1 << driver: rows}
-    found = dict[SampledStep, Counts]()
+    counts = dict[SampledStep, Counts]()
     for _ in range(inputs - 1):
         following = dict[int, list[Stratum]]()
-        found |= _steps(join, driver, samples, wanted, following)
+        counts |= _steps(join, driver, samples, wanted, following)
         samples = following
-    return found
+    return counts
 
 
 def _prefixes(driver: int, order: Any) -> Iterator[int]:
@@ -164,18 +164,18 @@ def _steps(
     everything = (1 << len(join.inputs)) - 1
     for met, strata in samples.items():
         for prober, probed in _pairs(join, driver, met):
-            found: list[tuple[Counts, float]] = []
+            weighed: list[tuple[Counts, float]] = []
             joined: list[Stratum] = []
             for rows, weight in strata:
                 looked = _looked_up(join, rows, prober, probed) if len(rows) else None
                 if looked is None:
                     continue
                 counts, matched, step = looked
-                found.append((counts, weight))
+                weighed.append((counts, weight))
                 joined.append((matched, weight * step))
-            if not found:
+            if not weighed:
                 continue
-            yield (driver, met, prober, probed), _together(found)
+            yield (driver, met, prober, probed), _together(weighed)
             after = met | 1 << probed
             if following is None or after not in wanted or after in (everything, *following):
                 continue
@@ -186,14 +186,15 @@ def _steps(
             ]
 
 
-def _together(found: list[tuple[Counts, float]]) -> Counts:
+def _together(weighed: list[tuple[Counts, float]]) -> Counts:
     """Counts of rows that stand for more or fewer others, as of so many that are alike."""
-    if len(found) == 1:
-        return found[0][0]
-    sampled = sum(counts[0] for counts, _ in found)
-    scale = sampled / sum(counts[0] * weight for counts, weight in found)
+    if len(weighed) == 1:
+        return weighed[0][0]
+    sampled = sum(counts[0] for counts, _ in weighed)
+    scale = sampled / sum(counts[0] * weight for counts, weight in weighed)
     queries, matches, rows, wasted = (
-        round(scale * sum(counts[place] * weight for counts, weight in found)) for place in range(4)
+        round(scale * sum(counts[place] * weight for counts, weight in weighed))
+        for place in range(4)
     )
     return queries, max(matches, min(rows, 1)), rows, wasted
 
@@ -225,18 +226,18 @@ def _looked_up(
     path = join.path(prober, probed)
     hashes = path_hashes(rows.values.__getitem__, path)
     source = join.inputs[probed]
-    found = [
+    runs = [
         (int(start), segment, *segment.indexes[path].look_up(hashes))
         for start, segment in zip(source.starts, source.segments, strict=False)
         if segment.count
     ]
-    candidates = sum(int(many.sum()) for *_, many in found)
+    candidates = sum(int(many.sum()) for *_, many in runs)
     # Where it is not 1, rows that found few may be taken for such that found none: of what follows
     # from that only the product is right, the rows that a probe finds.
     step = candidates // MOST_CANDIDATES + 1
     pairs = [
         _spread(hashes, segment, path, begins, many, start, step)
-        for start, segment, begins, many in found
+        for start, segment, begins, many in runs
     ]
     none = np.zeros(0, np.int64)
     sources = np.concatenate([none, *(one for one, _ in pairs)])

@@ -90,14 +90,14 @@ def plan_probed(join: ProbedInput) -> ProbedPlan:
 
 def cuts_of(name: str, join: ProbedInput) -> list[Cut]:
     """In which ways the results can be cut: in any, and by the key by which the work is."""
-    found = [Cut(((name, None),))]
+    cuts = [Cut(((name, None),))]
     if join.cut_by is not None:
         keys = [leaf.keys[join.cut_by][0] for leaf in join.leaves if join.cut_by in leaf.keys]
         shown = frozenset(key.name for key in keys if isinstance(key, Column))
         if shown:
             column = min(shown)
-            found.append(Cut(((name, column),), shown, same_kind(join.schema[column].type)))
-    return found
+            cuts.append(Cut(((name, column),), shown, same_kind(join.schema[column].type)))
+    return cuts
 
 
 def read_columns(query: exp.Query, schema: Schema) -> list[str]:
@@ -105,9 +105,9 @@ def read_columns(query: exp.Query, schema: Schema) -> list[str]:
     if _shows_all(query):
         return list(schema.names)
     named = {column.name for column in query.find_all(exp.Column)}
-    found = [name for name in schema.names if name in named]
+    read = [name for name in schema.names if name in named]
     # Rows of no columns could not be counted.
-    return found or list(schema.names[:1])
+    return read or list(schema.names[:1])
 
 
 def _shows_all(query: exp.Expr) -> bool:
@@ -129,8 +129,8 @@ def _leaf(join: ProbedInput, index: int, kinds: Mapping[int, str]) -> dict[str, 
     ]
     if leaf.lives:
         columns.append(f"{_last_instant(leaf)} AS {DIES}")
-    known = " AND ".join(f"{key} IS NOT NULL" for key in keys.values())
-    sql = f"SELECT {', '.join(columns)} FROM ({duckdb_query(leaf.rows)}) WHERE {known}"
+    is_keyed = " AND ".join(f"{key} IS NOT NULL" for key in keys.values())
+    sql = f"SELECT {', '.join(columns)} FROM ({duckdb_query(leaf.rows)}) WHERE {is_keyed}"
     paths = _paths(join, index)
     for field in leaf.old.schema:
         duckdb_type(field.type)
@@ -156,12 +156,12 @@ def _last_instant(leaf: ProbedLeaf) -> str:
 def _paths(join: ProbedInput, index: int) -> list[list[int]]:
     """The sets of keys by which another input may look this one up."""
     ours = join.leaves[index].keys.keys()
-    found = {
+    paths = {
         tuple(sorted(ours & other.keys.keys()))
         for position, other in enumerate(join.leaves)
         if position != index
     }
-    return [list(path) for path in sorted(found) if path]
+    return [list(path) for path in sorted(paths) if path]
 
 
 def _condition(join: ProbedInput, condition: exp.Expr) -> dict[str, Any]:

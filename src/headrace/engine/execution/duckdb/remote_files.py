@@ -57,11 +57,11 @@ class Access:
 
     def system(self) -> Any:
         """The file system; a worker makes it once."""
-        known = worker_memory().setdefault("file systems", {})
+        systems = worker_memory().setdefault("file systems", {})
         key = hashlib.sha256(pickle.dumps((self.kind, sorted(self.arguments.items())))).digest()
-        if key not in known:
-            known[key] = _made(self.kind, self.arguments)
-        return known[key]
+        if key not in systems:
+            systems[key] = _made(self.kind, self.arguments)
+        return systems[key]
 
 
 def _made(kind: str, arguments: Mapping[str, Any]) -> Any:
@@ -215,10 +215,10 @@ def try_store(spec: Mapping[str, Any]) -> str | None:
             pa.parquet.write_table(rows, local)
             files.store(local, path)
             try:
-                found = [pa.parquet.ParquetFile(copy).read() for copy in files.fetch([path])]
+                read_back = [pa.parquet.ParquetFile(copy).read() for copy in files.fetch([path])]
             finally:
                 files.delete(path)
-            if found != [rows]:
+            if read_back != [rows]:
                 return "it does not give back what was written"
     except Exception as error:
         words = files.hidden((str(error) or type(error).__name__).splitlines()[0])

@@ -101,8 +101,8 @@ def s3_access(
             raise Untranslatable(f"the option {PREFIX}{name}, which tasks cannot follow")
 
     def looked_up(name: str) -> str:
-        found = secret(name) if secret is not None else None
-        return found or options.get(name, "")
+        hidden = secret(name) if secret is not None else None
+        return hidden or options.get(name, "")
 
     arguments: dict[str, Any] = {"bucket": bucket}
     arguments |= _credentials(options, environment, looked_up)
@@ -154,19 +154,19 @@ def _server(options: Mapping[str, str]) -> dict[str, Any]:
     if region in ("sdk", "ec2", "external"):
         # Hadoop asks its surroundings then; so does pyarrow.
         region = ""
-    found: dict[str, Any] = {"scheme": scheme}
+    arguments: dict[str, Any] = {"scheme": scheme}
     if host in ("", _CENTRAL) or regional is not None:
         # Amazon's own, which needs no name: where a bucket is can be asked of it.
         if region:
-            found["region"] = region
+            arguments["region"] = region
             if by_path:
-                found["endpoint_override"] = host if regional else f"s3.{region}.amazonaws.com"
-        return found
-    found |= {"endpoint_override": host, "region": region or "us-east-1"}
+                arguments["endpoint_override"] = host if regional else f"s3.{region}.amazonaws.com"
+        return arguments
+    arguments |= {"endpoint_override": host, "region": region or "us-east-1"}
     if not by_path and not _ADDRESS.fullmatch(host):
         # A bucket cannot be in front of a number.
-        found["force_virtual_addressing"] = True
-    return found
+        arguments["force_virtual_addressing"] = True
+    return arguments
 
 
 def _proxy(options: Mapping[str, str], secret: Callable[[str], str]) -> dict[str, Any]:

@@ -80,20 +80,20 @@ def _of_select(query: exp.Select, lookup: Lookup, partial: bool) -> list[Cut]:
     grouped = query.args.get("group") is not None
     # A filter or projection around a grouping leaves the grouping the outermost.
     inner_partial = partial and not grouped and not query.args.get("joins")
-    found = _of_rows(source.this, lookup, inner_partial)
+    cuts = _of_rows(source.this, lookup, inner_partial)
     for join in query.args.get("joins") or ():
-        found = _joined(found, _of_rows(join.this, lookup, False), join)
+        cuts = _joined(cuts, _of_rows(join.this, lookup, False), join)
     if grouped:
         if not partial:
-            found = [cut for cut in found if cut.shown & _grouped_by(query)]
+            cuts = [cut for cut in cuts if cut.shown & _grouped_by(query)]
     elif _aggregates(query):
         return []
     for window in query.find_all(exp.Window):
         if window.find_ancestor(exp.Select) is query:
             by = _names(window.args.get("partition_by") or ())
-            found = [cut for cut in found if cut.shown & by]
+            cuts = [cut for cut in cuts if cut.shown & by]
     shown = _shown(query)
-    return [replace(cut, shown=shown(cut.shown)) for cut in found][:_MOST]
+    return [replace(cut, shown=shown(cut.shown)) for cut in cuts][:_MOST]
 
 
 def _of_rows(source: exp.Expr, lookup: Lookup, partial: bool) -> list[Cut]:
@@ -104,15 +104,15 @@ def _of_rows(source: exp.Expr, lookup: Lookup, partial: bool) -> list[Cut]:
         return cuts(behind, lookup, partial)
     if isinstance(behind, list):
         return behind
-    found = [Cut(((source.name, None),))]
+    own_cuts = [Cut(((source.name, None),))]
     for field in behind:
         try:
             kind = same_kind(field.type)
         except Untranslatable:
             continue
         if kind not in ("FLOAT", "DOUBLE"):
-            found.append(Cut(((source.name, field.name),), frozenset((field.name,)), kind))
-    return found
+            own_cuts.append(Cut(((source.name, field.name),), frozenset((field.name,)), kind))
+    return own_cuts
 
 
 def _joined(left: list[Cut], right: list[Cut], join: exp.Join) -> list[Cut]:
@@ -120,7 +120,7 @@ def _joined(left: list[Cut], right: list[Cut], join: exp.Join) -> list[Cut]:
     on = join.args.get("on")
     if on is None:
         return []
-    found: list[Cut] = []
+    cuts: list[Cut] = []
     for condition in on.flatten() if isinstance(on, exp.And) else (on,):
         bare = condition.unnest()
         if not isinstance(bare, exp.EQ | exp.NullSafeEQ):
@@ -132,8 +132,8 @@ def _joined(left: list[Cut], right: list[Cut], join: exp.Join) -> list[Cut]:
                     if one in ours.shown and other in theirs.shown:
                         both = ours.also(theirs, _shown_by(join, ours.shown, theirs.shown))
                         if both is not None:
-                            found.append(both)
-    return list(dict.fromkeys(found))[:_MOST]
+                            cuts.append(both)
+    return list(dict.fromkeys(cuts))[:_MOST]
 
 
 def _shown_by(join: exp.Join, left: frozenset[str], right: frozenset[str]) -> frozenset[str]:
@@ -151,14 +151,14 @@ def _shown_by(join: exp.Join, left: frozenset[str], right: frozenset[str]) -> fr
 
 def _together(left: list[Cut], right: list[Cut], renamed: Mapping[str, str]) -> list[Cut]:
     """Cuts of a union: each branch in its own way, best by a column that both show."""
-    found: list[Cut] = []
+    cuts: list[Cut] = []
     for ours in left:
         for theirs in right:
             shown = frozenset(renamed.get(name, name) for name in theirs.shown) & ours.shown
             both = ours.also(theirs, shown)
             if both is not None:
-                found.append(both)
-    unique = dict.fromkeys(found)
+                cuts.append(both)
+    unique = dict.fromkeys(cuts)
     return sorted(unique, key=lambda cut: not (cut.shown or cut.anyhow))[:_MOST]
 
 
@@ -189,23 +189,23 @@ def _shown(query: exp.Select) -> Callable[[frozenset[str]], frozenset[str]]:
                 names.setdefault(source, []).append(item.alias)
 
     def rename(shown: frozenset[str]) -> frozenset[str]:
-        kept = shown if star else frozenset()
-        return kept.union(*(names.get(name, ()) for name in shown))
+        unchanged = shown if star else frozenset()
+        return unchanged.union(*(names.get(name, ()) for name in shown))
 
     return rename
 
 
 def _grouped_by(query: exp.Select) -> frozenset[str]:
     """The input columns among the grouping expressions, which may be positions."""
-    found: set[str] = set()
+    grouped: set[str] = set()
     for by in query.args["group"].expressions:
         if isinstance(by, exp.Literal) and not by.is_string:
             by = query.expressions[int(by.this) - 1]
             by = by.this if isinstance(by, exp.Alias) else by
         name = _column(by)
         if name is not None:
-            found.add(name)
-    return frozenset(found)
+            grouped.add(name)
+    return frozenset(grouped)
 
 
 def _names(expressions: Iterable[exp.Expr]) -> frozenset[str]:

@@ -135,11 +135,11 @@ class Stores:
         self._tell(name, store.why_not)
 
     def _tell(self, name: str, reason: str) -> None:
-        told = f"Spark runs what reads or writes {name}, because tasks cannot reach it: {reason}"
-        if told not in self._told:
-            self._told.add(told)
-            self._news.append(told)
-            _LOG.warning("%s", told)
+        warning = f"Spark runs what reads or writes {name}, because tasks cannot reach it: {reason}"
+        if warning not in self._told:
+            self._told.add(warning)
+            self._news.append(warning)
+            _LOG.warning("%s", warning)
 
     def _mapped(self, name: str) -> _Store:
         try:
@@ -170,8 +170,8 @@ def _to_bucket(scheme: str, bucket: str, configuration: Any, session: SparkSessi
     if not connector.endswith(".S3AFileSystem"):
         # Others have options of their own, and may be somebody else at the same bucket.
         raise Untranslatable(f"the connector of {scheme} is {connector or 'unknown'}")
-    found = configuration.getPropsWithPrefix(PREFIX)
-    configured = {PREFIX + str(key): str(found[key]) for key in found}
+    properties = configuration.getPropsWithPrefix(PREFIX)
+    configured = {PREFIX + str(key): str(properties[key]) for key in properties}
     options = options_of(bucket, configured)
     secrets = _secrets(bucket, options, configuration, session)
     return s3_access(bucket, options, os.environ, secrets.get)
@@ -188,8 +188,8 @@ def _secrets(
         mine.set(_CREDENTIAL_FILES, ",".join(path for path in files if path))
 
     def password(key: str) -> str | None:
-        found = mine.getPassword(key)
-        return None if found is None else "".join(found)
+        characters = mine.getPassword(key)
+        return None if characters is None else "".join(characters)
 
     return {
         name: password(f"{PREFIX}bucket.{bucket}.{name}") or password(PREFIX + name)

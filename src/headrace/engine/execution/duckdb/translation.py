@@ -41,10 +41,10 @@ class Translated:
     probed: Mapping[str, ProbedPlan] = field(default_factory=dict)
 
 
-def translate(write: Write, known: Inputs, size_of: Callable[[str], int]) -> Translated:
+def translate(write: Write, bound: Inputs, size_of: Callable[[str], int]) -> Translated:
     """The write for DuckDB; raises ``Untranslatable`` where something in it is Spark's alone."""
     queries = [write.query] if write.inner is None else [write.query, write.inner.query]
-    inputs = known.of(*queries)
+    inputs = bound.of(*queries)
     _check_tables(write, queries, inputs)
     for source in inputs.values():
         if isinstance(source, BatchInput) and source.batch.files is None:
@@ -73,7 +73,7 @@ def translate(write: Write, known: Inputs, size_of: Callable[[str], int]) -> Tra
         _inner(write),
         inputs,
         cuts(write.query, lookup, write.partial),
-        _rows(known, inputs, queries, size_of),
+        _rows(bound, inputs, queries, size_of),
         probed,
     )
 
@@ -117,12 +117,12 @@ def _listed(watch: Mapping[str, Sql]) -> str:
 
 
 def _rows(
-    known: Inputs,
+    bound: Inputs,
     inputs: Mapping[str, Input],
     queries: list[exp.Query],
     size_of: Callable[[str], int],
 ) -> int | None:
-    rows = known.rows(*queries)
+    rows = bound.rows(*queries)
     if rows is not None:
         return rows
     # The first batch of a stream: so many bytes are a row, or less.
