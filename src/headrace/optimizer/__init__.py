@@ -80,6 +80,8 @@ STAGES: tuple[Stage, ...] = (
             push_filter_through_aggregate.RULE,
             merge_filters.RULE,
             merge_projections.RULE,
+            # A filter that has gone on leaves a projection next to an aggregate.
+            merge_projection_into_aggregate.RULE,
             # Columns replaced by what they stand for bring new constants.
             fold_constants.RULE,
             prune_columns.RULE,

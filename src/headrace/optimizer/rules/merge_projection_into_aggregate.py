@@ -62,17 +62,21 @@ def merge_projection_into_aggregate(node: Node) -> Node | None:
             if isinstance(own, Column)
         ),
     )
-    return _named_by_expressions(merged)
+    return _named_by_expressions(merged, node)
 
 
-def _named_by_expressions(node: Aggregate) -> Node:
-    """The aggregate with each key and aggregate named as it is written, and there once."""
+def _named_by_expressions(node: Aggregate, before: Aggregate) -> Node:
+    """The aggregate with what was named as it is written named so again, and there once."""
+    given = {
+        one.name for one in (*before.keys, *before.aggregates) if one.name != plan_name(one.expr)
+    }
     taken = {WINDOW_COLUMN, WINDOW_ID_COLUMN}
     names: dict[str, str] = {}
     written: dict[Expr, Named] = {}
     for named in (*node.keys, *node.aggregates):
         if named.expr not in written:
-            name = unique(plan_name(named.expr), taken)
+            own = named.name if named.name in given else plan_name(named.expr)
+            name = unique(own, taken)
             taken.add(name)
             written[named.expr] = Named(name, named.expr)
         names[named.name] = written[named.expr].name
