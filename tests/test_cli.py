@@ -56,7 +56,7 @@ def test_help_names_all_commands_and_loads_no_spark() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    for name in ("demo", "run", "explain", "merge", "calibrate", "bench", "--debug"):
+    for name in ("demo", "run", "serve", "sql", "token", "explain", "merge", "bench", "--debug"):
         assert name in done.stdout
     assert done.stderr.split() == ["False", "False"]
 

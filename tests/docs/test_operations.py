@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 
 from headrace.engine.epochs.report import EpochReport
-from headrace.engine.introspection.progress import QueryState, epoch_progress, query_progress
+from headrace.engine.introspection.progress import (
+    OwnProgress,
+    QueryState,
+    epoch_progress,
+    query_facts,
+)
 from headrace.sql.refusals import REFUSALS
 from headrace.state.committed import Committed
 from tests.conftest import REPOSITORY, SOURCES
@@ -30,7 +35,8 @@ def test_every_condition_is_explained() -> None:
 def test_every_field_of_progress_is_explained() -> None:
     report = EpochReport(1)
     fields = {*epoch_progress(report, {})}
-    fields |= {*query_progress("q", report, frozenset(), {}, Committed()), "totalOutputRows"}
+    facts = query_facts(report, frozenset(), {}, Committed())
+    fields |= OwnProgress(facts, 1, 1, None).to_json("q").keys()
     state = QueryState("q", 1, starts_at=0, warning="w", paused={"l": "r"})
     state.waiting = {"rows": 1, "sinceEpoch": 1, "tries": 1, "error": "e"}
     status = {**state.status(), **state.waiting}

@@ -43,18 +43,20 @@ class Gatekeeper:
         if refused is not None:
             await problem(*refused)(scope, receive, send)
             return
+        if scope["method"] not in _CHANGING:
+            await self._app(scope, receive, send)
+            return
         body = b""
-        if scope["method"] in _CHANGING:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return
-                body += message.get("body", b"")
-                if len(body) > self._most:
-                    await problem(*self._too_long())(scope, receive, send)
-                    return
-                if not message.get("more_body"):
-                    break
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            if len(body) > self._most:
+                await problem(*self._too_long())(scope, receive, send)
+                return
+            more = message.get("more_body", False)
         told = False
 
         async def replay() -> Message:

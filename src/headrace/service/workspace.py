@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.assembly import query_of, register, start_sink
 from headrace.engine.checkpoint.files import file_system, plain_path
-from headrace.errors import HeadraceError, QueryError, StreamError
+from headrace.errors import HeadraceError, Position, QueryError, StreamError
 from headrace.names import folded
 from headrace.pipeline import Pipeline, QuerySpec, StreamSpec, TableSpec, ViewSpec
 from headrace.reading_order import in_reading_order
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
     from headrace.session import Headrace, Query, QueryHandle
 
+#: Where a text stands by itself.
+_BEGIN = Position(1, 1)
 _UNKNOWN = {kind: f"UNKNOWN_{kind.name}" for kind in Kind}
 
 
@@ -197,7 +199,7 @@ class Workspace:
                 page = self.results(caller, statement.name).newest(statement.limit)
                 return Answer(things=page)
             case Select():
-                return self.check(caller, statement.sql)
+                return self.check(caller, statement.sql, statement.at)
 
     def create(self, caller: Caller, statement: Create) -> Answer:
         spec, kind = statement.spec, kind_of_spec(statement.spec)
@@ -342,7 +344,7 @@ class Workspace:
         """A plan as text."""
         if statement.name is None:
             self.limits.check_letters(statement.sql or "")
-            query = self._asked(caller, statement.sql or "", statement)
+            query = self._asked(caller, statement.sql or "", statement.at)
             return self.plans.explained(query, statement.mode, self._sees_plans(caller))
         definition = self._query(caller, statement.name)
         inside = self._inside(definition)
@@ -351,10 +353,10 @@ class Workspace:
         handle = self._handles[inside]
         return self.plans.explained(query, statement.mode, self._sees_plans(caller), handle)
 
-    def check(self, caller: Caller, sql: str) -> Answer:
+    def check(self, caller: Caller, sql: str, at: Position = _BEGIN) -> Answer:
         """Whether a text could run, and what it would put out."""
         self.limits.check_letters(sql)
-        query = self._session(caller.tenant).sql(sql)
+        query = self._asked(caller, sql, at)
         thing = {"columns": columns_of(query.schema), "streams": sorted(query.plan.streams())}
         return Answer("the query can run; CREATE QUERY name AS … lets it", [thing])
 
@@ -446,16 +448,15 @@ class Workspace:
             return self._handles[self._inside(definition)].schema
         return session.schema_of(spec.name)
 
-    def _asked(self, caller: Caller, sql: str, statement: Explain) -> Query:
-        spec = ViewSpec("asked", sql, statement.at, statement.at, False, sql_in_line=True)
+    def _asked(self, caller: Caller, sql: str, at: Position) -> Query:
+        """A query that is only asked about; errors are placed where its text stands."""
+        place = ViewSpec("asked", sql, at, at, False, sql_in_line=True).position_in_file
         try:
             return self._session(caller.tenant).sql(sql)
         except HeadraceError as error:
-            place = (
-                statement.at if error.position is None else spec.position_in_file(error.position)
-            )
+            inside = at if error.position is None else place(error.position)
             raise type(error)(
-                error.message, hint=error.hint, position=place, condition=error.condition
+                error.message, hint=error.hint, position=inside, condition=error.condition
             ) from error
 
     def _sees_plans(self, caller: Caller) -> bool:

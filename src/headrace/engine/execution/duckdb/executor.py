@@ -108,7 +108,7 @@ class BucketExecutor:
         self._tasks = session.sparkContext.defaultParallelism
         self._cutter = Cutter(settings, self._tasks)
         self._never = _why_never(session, settings)
-        self._in_utc = session.conf.get("spark.sql.session.timeZone", "") in _UTC
+        self._in_utc = session.conf.get("spark.sql.session.timeZone", None) in _UTC
         self.learnt = learnt or Learnt(Stores(session))
         self._sizes: dict[str, int] = {}
         self._asked: set[str | None] = set()
