@@ -473,6 +473,18 @@ def test_a_sum_that_overflows_fails(engines: Engines) -> None:
         (Cast(Column("x", STRING), INT), "a cast from string to int"),
         (Call("initcap", (Column("x", STRING),), STRING), "the function initcap"),
         (Call("/", (Column("x", INT), Column("y", INT)), DOUBLE), "the division"),
+        (
+            Call(
+                "/",
+                (Column("x", INT), Call("nullif", (Column("y", INT), Literal(5, INT)), INT)),
+                DOUBLE,
+            ),
+            "the division",
+        ),
+        (
+            AggregateCall("avg", (Column("x", BIGINT),), DOUBLE, distinct=True),
+            "the average of different whole numbers",
+        ),
         (Call("like", (Column("x", STRING), Literal("a\\%", STRING)), BOOLEAN), "LIKE"),
         (
             Call("+", (Column("x", DECIMAL), Column("y", DECIMAL)), DECIMAL),

@@ -139,7 +139,9 @@ def division(node: exp.Div) -> str:
     """``/``, where it cannot be by zero: DuckDB makes infinity of what is an error in Spark."""
     divisor = node.expression.unnest()
     names = {kind.name for kind in map(type_of, (node.this, divisor)) if kind is not None}
-    never_zero = isinstance(divisor, exp.Anonymous) and divisor.name.lower() == "nullif"
+    never_zero = False
+    if isinstance(divisor, exp.Anonymous) and divisor.name.lower() == "nullif":
+        never_zero = _is_zero(divisor.expressions[1])
     if isinstance(divisor, exp.Literal) and not divisor.is_string:
         never_zero = float(divisor.this) != 0
     if isinstance(divisor, exp.Cast) and names & _FRACTIONS:
@@ -148,6 +150,16 @@ def division(node: exp.Div) -> str:
     if never_zero and names <= _MIXABLE:
         return "/"
     raise Untranslatable(f"the division `{node.sql(dialect='spark')}`")
+
+
+def _is_zero(node: exp.Expr) -> bool:
+    value = node.unnest()
+    while isinstance(value, exp.Cast):
+        value = value.this.unnest()
+    try:
+        return isinstance(value, exp.Literal) and float(value.this) == 0
+    except ValueError:
+        return False
 
 
 def _is_number_but_zero(node: exp.Expr) -> bool:
@@ -364,6 +376,11 @@ def function(node: exp.Anonymous, arguments: RenderedArguments) -> str:
             raise Untranslatable(f"{name} of {kind}")
     if name == "shiftright" and type_of(node.expressions[0]) not in (None, BIGINT):
         raise Untranslatable("a shift of a number that is no bigint")
+    if name in ("avg", "mean") and isinstance(node.expressions[0], exp.Distinct):
+        kind = _argument_type(node.expressions[0])
+        if kind is None or kind == BIGINT:
+            # Different whole numbers may be one double.
+            raise Untranslatable("the average of different whole numbers beyond those of doubles")
     if name in ("coalesce", "least", "greatest", "nullif"):
         arguments = of_one_type(node.expressions, arguments)
     if name == "if":

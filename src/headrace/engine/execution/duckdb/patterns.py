@@ -7,7 +7,8 @@ what goes by other tables of letters, and repetitions of what may be empty, of w
 tell different groups.
 
 Two things are written otherwise. Java's ``.`` leaves out five characters, RE2's one; and Java's
-``$`` also stands before a line break that ends the text.
+``$`` also stands before a line break that ends the text. It takes nothing of that, and does not
+stand within ``\r\n``: a pattern with ``$`` must not itself match a line break.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headrace.sql.render import type_of
 
 _NO_LINE_BREAK = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 _AT_THE_END = r"(?:(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z)"
+_LINE_BREAKS = "\u0085\u2028\u2029"
 _PUNCTUATION = frozenset(r".\+*?()[]{}|^$-/&=:;,#%@!<>~'\"_ ")
 _CLASSES = {"d": r"[0-9]", "D": r"[^0-9]", "w": r"[a-zA-Z0-9_]", "W": r"[^a-zA-Z0-9_]"}
 _IN_CLASSES = {"d": "0-9", "w": "a-zA-Z0-9_"}
@@ -49,10 +51,11 @@ class _Reader:
         self.place = 0
         self.groups = 0
         self.has_end = False
+        self.takes_breaks = False
 
     def read(self) -> Pattern:
         text, empty = self._alternatives()
-        if self.place < len(self.pattern):
+        if self.place < len(self.pattern) or (self.has_end and self.takes_breaks):
             raise self._unknown()
         return Pattern(text, self.groups, empty, self.has_end)
 
@@ -141,6 +144,7 @@ class _Reader:
         # A character of two halves in Java would be quantified by its second half alone.
         if not 0x20 <= ord(character) < 0xD800:
             raise self._unknown()
+        self.takes_breaks |= character in _LINE_BREAKS
         return character
 
     def _group(self) -> tuple[str, bool]:
@@ -160,8 +164,10 @@ class _Reader:
     def _escaped(self) -> str:
         character = self._take()
         if character in _CLASSES:
+            self.takes_breaks |= character.isupper()
             return _CLASSES[character]
         if character in ("t", "n", "r"):
+            self.takes_breaks |= character != "t"
             return f"\\{character}"
         if character in _PUNCTUATION:
             return character if character in "-/&=:;,#%@!<>~'\"_ " else f"\\{character}"
@@ -169,6 +175,7 @@ class _Reader:
 
     def _class(self) -> str:
         text = "[" + (self._take() if self._peek() == "^" else "")
+        self.takes_breaks |= text == "[^"
         first = True
         while self._peek() != "]" or first:
             character = self._take()
@@ -177,6 +184,7 @@ class _Reader:
                 if character in _IN_CLASSES:
                     text += _IN_CLASSES[character]
                 elif character in ("t", "n", "r"):
+                    self.takes_breaks = True
                     text += f"\\{character}"
                 elif character in _PUNCTUATION:
                     text += f"\\{character}" if character in r"\]^-[" else character
@@ -185,6 +193,8 @@ class _Reader:
             elif character in "[]" or (character == "&" and self._peek() == "&"):
                 raise self._unknown()
             else:
+                # A range up to here.
+                self.takes_breaks |= text.endswith("-") and character > "\u0085"
                 text += self._plain(character)
             first = False
         self._take()
