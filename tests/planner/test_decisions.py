@@ -43,9 +43,21 @@ def test_what_a_decision_reads_and_is_set_by_exists(decision) -> None:  # type: 
     assert callable(decision.decide)
 
 
-@pytest.mark.parametrize("name", [*RULES, *JOIN_RULES, *DECISION_NAMES])
+#: Rules that are part of what a query means: which late rows count depends on them.
+ALWAYS = [name for name, rule in RULES.items() if rule.always]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in (*RULES, *JOIN_RULES, *DECISION_NAMES) if name not in ALWAYS]
+)
 def test_everything_can_be_turned_off_by_name(name: str) -> None:
     assert name in without(name).disabled
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+def test_what_decides_the_meaning_cannot_be_turned_off(name: str) -> None:
+    with pytest.raises(SettingError, match="INVALID_SETTING"):
+        without(name)
 
 
 def test_a_name_that_nothing_has_is_refused_with_what_was_meant() -> None:

@@ -101,8 +101,11 @@ class PlannerPolicy:
 
     @property
     def least_gain_of_orders(self) -> float:
-        """The same for orders: nothing has to be moved for another one, so less is enough."""
-        return self.least_gain * ORDERS
+        """The same for orders: nothing has to be moved for another one, so less is enough.
+
+        Who asks for all of the cost wants orders that stay.
+        """
+        return self.least_gain if self.least_gain >= 1 else self.least_gain * ORDERS
 
     @property
     def shares_filters(self) -> bool:
