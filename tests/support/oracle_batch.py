@@ -96,7 +96,8 @@ def relation(node: Node, database: duckdb.DuckDBPyConnection) -> str:
 def window_starts(time: str, window: Hopping) -> str:
     """A list of the starts (microseconds) of the windows that hold a time (microseconds)."""
     length, slide, offset = window.length * 1000, window.slide * 1000, window.offset * 1000
-    last = f"({time} - ({time} - {offset}) % {slide})"
+    # A remainder has the sign of what is divided: times before 1970 are negative.
+    last = f"({time} - (({time} - {offset}) % {slide} + {slide}) % {slide})"
     return (
         f"list_filter(generate_series({last} - {(window.overlap - 1) * slide}, {last}, {slide}), "
         f"lambda s: s + {length} > {time})"

@@ -147,12 +147,13 @@ def product_of_each(left: Sql, right: Sql) -> Sql:
 
 def pairs_of_each(left: Sql, right: Sql) -> Sql:
     """The state of all pairs of a value of one and a value of another, which do not depend on each
-    other."""
+    other: 0 between them, and none that is a number where a value is infinite."""
+    none = [_none_of(_part(side, "mean")) for side in (left, right)]
     return _struct(
         n=_part(left, "n") * _part(right, "n"),
         x=_part(left, "mean"),
         y=_part(right, "mean"),
-        c=exp.Cast(this=exp.Literal.number(0), to=data_type(DOUBLE)),
+        c=exp.paren(none[0] + none[1]),
         xx=_part(left, "m2") * _part(right, "n"),
         yy=_part(right, "m2") * _part(left, "n"),
     )

@@ -431,3 +431,28 @@ def test_an_output_of_tables_begins_anew_in_each_run(
     for rows, wanted in zip(run.rows["q"], run_epochs(plan, epochs, tables), strict=True):
         assert_same_rows(rows, wanted)
     assert begun == [1, 5]
+
+
+def test_a_window_moves_on_from_the_first_instant_of_1970(
+    executors: tuple[Executor, Executor], tmp_path: Path
+) -> None:
+    """A watermark of 0 is one like any other: what was below it has entered already."""
+    sql = (
+        "SELECT window, count(*) AS n, sum(a.v) AS s FROM a JOIN b ON a.k = b.k "
+        "GROUP BY trailing(a.ts, '10 seconds'), trailing(b.ts, '8 seconds')"
+    )
+    first = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+    def rows(*seconds: int) -> list[Row]:
+        times = [first + datetime.timedelta(seconds=second) for second in seconds]
+        return [{"k": 1, "v": 5, "x": 0.0, "g": None, "t": None, "ts": time} for time in times]
+
+    epochs = [
+        {"a": rows(-3, 0), "b": rows(-2, 0)},
+        {"a": rows(2), "b": rows(3)},
+        {"a": rows(4), "b": rows(4)},
+    ]
+    plan = optimized(sql)
+    ways = (("none", KEPT), ("a", KEPT), ("a, b", ANEW))
+    plans = {f"{early} {output}": planned(plan, early, output) for early, output in ways}
+    run_steady(executors[0], plans, epochs, tmp_path)

@@ -71,6 +71,7 @@ FACTORED = (
     "variance(a.d * b.d)",
     "covar_pop(a.d, b.d)",
     "covar_samp(a.v, b.n)",
+    "covar_pop(a.odd, b.d)",
 )
 #: Computed of columns that tell rows apart.
 BY_VALUES = (

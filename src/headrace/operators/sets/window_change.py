@@ -72,8 +72,8 @@ class WindowChange:
     def entered(self) -> RowSpan:
         """Where rows of earlier epochs lie that the watermark passed."""
         begin = self._begin(self.after)
-        first = self.before if begin is None else max(begin, self.before or begin)
-        return RowSpan(first, self.after)
+        bounds = [bound for bound in (begin, self.before) if bound is not None]
+        return RowSpan(max(bounds, default=None), self.after)
 
     @property
     def left(self) -> RowSpan | None:
