@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +55,15 @@ def test_what_is_written_is_read_again_in_order(tmp_path: Path) -> None:
     # A number is not given twice while anything could still speak of it.
     assert again.add(kept[1]).number == 5
     again.close()
+
+
+def test_the_name_of_their_folder_outlasts_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda number: flushed.append(os.fstat(number).st_ino))
+    opened(tmp_path)[0].close()
+    assert tmp_path.stat().st_ino in flushed
 
 
 def test_one_service_at_a_time_writes_them(tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ class DefinitionFiles:
 
     def __init__(self, files: FileSystem | None, root: str, lease_timeout_ms: int = 60_000) -> None:
         self._files = files
-        self._folder = f"{root.rstrip('/')}/{DEFINITIONS}"
+        self._root = root.rstrip("/")
+        self._folder = f"{self._root}/{DEFINITIONS}"
         self._next = 1
         self._lease = None if files is None else Lease(files, self._folder, lease_timeout_ms)
 
@@ -107,6 +108,8 @@ class DefinitionFiles:
         if self._files is None or self._lease is None:
             return []
         self._files.make_folder(f"{self._folder}/leases")
+        # The folder's own name must outlast a power cut, too; the engine may not run yet.
+        self._files.flush([], [self._root])
         self._lease.acquire(0)
         definitions = []
         for name in self._files.names(self._folder):

@@ -77,7 +77,8 @@ def an_epoch(root: Path, out: Path, flush: bool = True) -> tuple[list[Path], lis
         put(root / "ingest" / "bids" / name)
     staged = out / "_headrace" / "q" / owner.staging_name(1)
     put(staged / "part-0.parquet")
-    state = Committed(epoch=1, batches={"bids": 0})
+    # Its folder is called otherwise than the stream.
+    state = Committed(epoch=1, batches={"Bids": 0})
     for name, path in (("a", state_file), ("b", spark_written)):
         state.arrangement(name).append([StateFile(str(path), 1, 1, 1, None, None)])
     state.publications = [Publication(str(staged), f"{out}/epoch=1")]

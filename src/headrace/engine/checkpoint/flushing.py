@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from headrace.engine.checkpoint.files import FileSystem
+from headrace.names import storage_name
 from headrace.state.committed import Committed
 from headrace.state.publication import Publication
 
@@ -104,7 +105,7 @@ class Flushing:
         for stream, batch in state.batches.items():
             if self._batches.get(stream) == batch:
                 continue
-            ingest = f"{self._root}/ingest/{stream}"
+            ingest = f"{self._root}/ingest/{storage_name(stream)}"
             notes = [f"{ingest}/metadata", f"{ingest}/offsets/{batch}"]
             for source in self._files.names(f"{ingest}/sources"):
                 log = f"{ingest}/sources/{source}"
