@@ -123,9 +123,15 @@ def test_formats(engines: Engines, seeds: Seeds) -> None:
 
 def test_what_goes_by_the_time_zone_is_told() -> None:
     at, day = c0(TIMESTAMP), c0(DATE)
-    for expr in (Call("hour", (at,), INT), Cast(at, DATE), Cast(day, TIMESTAMP)):
+
+    def later(span: str) -> Expr:
+        return Call("+", (at, Literal(span, INTERVAL)), TIMESTAMP)
+
+    # A day later is the same time of day, be it 23 hours later.
+    days = (later("1 day"), later("25 hours"), later("-1 days"))
+    for expr in (Call("hour", (at,), INT), Cast(at, DATE), Cast(day, TIMESTAMP), *days):
         assert reads_clocks(to_sqlglot(expr))
-    for expr in (Call("year", (day,), INT), Call("+", (at, Literal("1 day", INTERVAL)), TIMESTAMP)):
+    for expr in (Call("year", (day,), INT), later("23 hours"), later("59 minutes 2 seconds")):
         assert not reads_clocks(to_sqlglot(expr))
 
 

@@ -20,6 +20,8 @@ from headrace.errors import DurationError
 from headrace.plan.durations import parse_duration
 from headrace.sql.render import type_of
 
+_MICROS_OF_DAY = 86_400_000_000
+
 Arguments = list[str]
 Translation = Callable[[Sequence[exp.Expr], Arguments], str]
 
@@ -144,7 +146,7 @@ _BY_ZONE = TRANSLATIONS.keys() - {"date_add", "date_sub", "datediff", "date_diff
 
 
 def reads_clocks(query: exp.Expr) -> bool:
-    """Whether a definition takes a timestamp apart by the time zone of the session."""
+    """Whether a definition takes a timestamp apart by the session's time zone, or adds days."""
     for node in query.find_all(exp.Anonymous, exp.Cast):
         if isinstance(node, exp.Cast):
             kinds = {kind.name for kind in map(type_of, (node, node.this)) if kind is not None}
@@ -155,7 +157,19 @@ def reads_clocks(query: exp.Expr) -> bool:
             for argument in node.expressions
         ):
             return True
-    return False
+    return any(_has_days(interval) for interval in query.find_all(exp.Interval))
+
+
+def _has_days(interval: exp.Interval) -> bool:
+    """Whether a day is added with an interval: in Spark as many hours as that day has."""
+    try:
+        return abs(_micros(interval)) >= _MICROS_OF_DAY
+    except DurationError:
+        return True
+
+
+def _micros(interval: exp.Interval) -> int:
+    return parse_duration(str(interval.this.this)) * 1000
 
 
 def shifted(node: exp.Add | exp.Sub, text: Callable[[exp.Expr], str]) -> str | None:
@@ -168,7 +182,7 @@ def shifted(node: exp.Add | exp.Sub, text: Callable[[exp.Expr], str]) -> str | N
     if not isinstance(interval, exp.Interval) or kind is None or kind.name != "timestamp":
         return None
     try:
-        micros = parse_duration(str(interval.this.this)) * 1000
+        micros = _micros(interval)
     except DurationError as error:
         raise Untranslatable(str(error)) from None
     return f"make_timestamptz(epoch_us({text(moment)}) {sign} ({micros}))"
