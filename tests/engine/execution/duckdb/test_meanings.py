@@ -472,6 +472,8 @@ def test_a_sum_that_overflows_fails(engines: Engines) -> None:
         (Cast(Column("x", DOUBLE), BIGINT), "a cast from double to bigint"),
         (Cast(Column("x", STRING), INT), "a cast from string to int"),
         (Call("initcap", (Column("x", STRING),), STRING), "the function initcap"),
+        # What stands between is not what comes out.
+        (Call("concat_ws", (Column("x", STRING),), STRING), "concat_ws of nothing"),
         (Call("/", (Column("x", INT), Column("y", INT)), DOUBLE), "the division"),
         (
             Call(

@@ -108,7 +108,9 @@ def _split_part(nodes: Sequence[exp.Expr], texts: Arguments) -> str:
 
 def _joined(nodes: Sequence[exp.Expr], texts: Arguments) -> str:
     _require_texts(nodes, "concat_ws")
-    return f"concat_ws({', '.join(texts)})" if len(texts) > 1 else texts[0]
+    if len(texts) < 2:
+        raise Untranslatable("concat_ws of nothing but what stands between")
+    return f"concat_ws({', '.join(texts)})"
 
 
 TRANSLATIONS: dict[str, Translation] = {
