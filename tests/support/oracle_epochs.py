@@ -471,7 +471,8 @@ class _Run:
                 passed = "false" if reach is None else f"after > {moment} + {reach * 1000}"
             case SameWindow(window=window):
                 slide, offset = window.slide * 1000, window.offset * 1000
-                last_start = f"({moment} - ({moment} - {offset}) % {slide})"
+                into = f"(({moment} - {offset}) % {slide} + {slide}) % {slide}"
+                last_start = f"({moment} - {into})"
                 passed = f"after >= {last_start} + {window.length * 1000}"
             case other:
                 raise NotImplementedError(f"no rule for {other}")
