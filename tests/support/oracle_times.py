@@ -303,9 +303,13 @@ def side_lags(node: Join) -> tuple[Lags, Lags]:
 def join_lag(node: Join) -> int:
     """How far behind the watermark rows still come to a join."""
     left, right = side_lags(node)
-    if node.time is not None:
-        return max(left[node.time.left.name], right[node.time.right.name])
-    return max([0, *left.values(), *right.values()])
+    if node.time is None:
+        return max([0, *left.values(), *right.values()])
+    if isinstance(node.time, SameWindow | IntervalBound) and len(Tree.of(node).inputs) > 2:
+        # Its inputs' rows come into the tree, and may grow as old there as they like.
+        lags = [left.get(node.time.left.name), right.get(node.time.right.name), Tree.of(node).lag]
+        return max(lag for lag in lags if lag is not None)
+    return max(left[node.time.left.name], right[node.time.right.name])
 
 
 def below_filters(node: Node) -> Node:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from headrace.errors import PlanError
 from headrace.plan.expressions import Call, Column, Expr
-from headrace.plan.join_graph import JoinGraph, is_graph, join_graph
+from headrace.plan.join_graph import JoinGraph, has_table, is_graph, join_graph
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Aggregate,
@@ -134,9 +134,70 @@ def join_lag(node: Join) -> int:
 
 
 def _lag_between(node: Join, left: Times, right: Times) -> int:
-    if node.time is not None:
-        return max(left[node.time.left.name], right[node.time.right.name])
-    return max([0, *left.values(), *right.values()])
+    if node.time is None:
+        return max([0, *left.values(), *right.values()])
+    times = node.time.left.name, node.time.right.name
+    lags = [side[name] for side, name in zip((left, right), times, strict=True) if name in side]
+    if len(lags) < len(times):
+        # A time that only the tree itself may use: its rows are judged where they enter the tree.
+        flat = looked_through(node)
+        join = node if flat is None else flat.input
+        assert isinstance(join, Join)
+        lags.append(graph_lag(join_graph(join)))
+    return max(lags)
+
+
+def times_to_join_by(node: Node) -> frozenset[str]:
+    """The time columns of a relation by which a further inner join may go.
+
+    A tree of inner joins that are bounded by time is one operator, and what joins it becomes a
+    part of it. So that join may go by the time of any input, whether or not the joins below hand it
+    on: a bound on one side lets rows grow old in the tree, and an operator above it could not say
+    when it has seen them all, but the tree itself judges each row where it comes in.
+    """
+    match node:
+        case Filter():
+            return times_to_join_by(node.input)
+        case Project():
+            below = dict.fromkeys(times_to_join_by(node.input), 0)
+            return frozenset(c.name for c in node.columns if _lag_of(c.expr, below) is not None)
+        case Join():
+            return _times_to_join_by(node)
+        case _:
+            return frozenset(event_times(node))
+
+
+def _times_to_join_by(node: Join) -> frozenset[str]:
+    flat = looked_through(node)
+    if flat is not None:
+        return times_to_join_by(flat)
+    own = frozenset(event_times(node))
+    if has_table(node):
+        for side, schema in ((node.left, node.left_schema), (node.right, node.right_schema)):
+            if side.streams():
+                below = times_to_join_by(side)
+                names = zip(side.schema.names, schema.names, strict=True)
+                own |= {outer for inner, outer in names if inner in below}
+        return own
+    inner = node.kind is JoinKind.INNER and not node.emits_window
+    if inner and isinstance(node.time, IntervalBound | SameWindow):
+        own |= {leaf.time for leaf in join_graph(node).leaves}
+    return own
+
+
+def goes_by_event_times(node: Join) -> bool:
+    """Whether the times that a join of streams goes by are event times of what enters its tree."""
+    if node.time is None:
+        return True
+    if not is_graph(node):
+        left, right = side_times(node)
+        return node.time.left.name in left and node.time.right.name in right
+    flat = looked_through(node)
+    if flat is not None:
+        assert isinstance(flat.input, Join)
+        return goes_by_event_times(flat.input)
+    leaves = join_graph(node).leaves
+    return all(leaf.own_name(leaf.time) in event_times(leaf.node) for leaf in leaves if leaf.time)
 
 
 def untimed_inputs(node: Join) -> tuple[str, ...]:

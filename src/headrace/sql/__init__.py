@@ -2,11 +2,11 @@
 
 Read in this order: ``dialect`` (text to sqlglot's tree; ``words`` and ``reading`` see to it that
 nothing of it is passed over), ``query`` and ``select`` (the clauses), then what they use:
-``scope``, ``joins`` with ``time_bounds`` and ``where_ties``, ``aggregates``, ``windows``,
-``expressions`` and ``calls``, ``literals`` and ``volatile``, ``names``, and for types ``typing``
-with ``functions_table``, ``function_rules`` and ``type_names``. ``views`` are queries with names.
-``refusals`` is the list of what is
-refused, and why, told with its place (``positions``, ``places``). ``render`` is the way back, from
+``scope``, ``joins`` with ``time_bounds``, ``where_ties`` and ``timed_order``, ``aggregates``,
+``windows``, ``expressions`` and ``calls``, ``literals`` and ``volatile``, ``names``, and for types
+``typing`` with ``functions_table``, ``function_rules`` and ``type_names``. ``views`` are queries
+with names. ``refusals`` is the list of what is refused, and why, told with its place
+(``positions``, ``places``). ``render`` is the way back, from
 plan to SQL; ``syntax`` and ``spark_columns`` are small pieces of trees.
 """
 

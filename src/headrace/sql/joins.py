@@ -33,7 +33,12 @@ from headrace.plan.nodes import (
     SameSession,
     SameWindow,
 )
-from headrace.plan.times import event_times, untimed_inputs
+from headrace.plan.times import (
+    event_times,
+    goes_by_event_times,
+    times_to_join_by,
+    untimed_inputs,
+)
 from headrace.plan.types import BOOLEAN, TIMESTAMP, WINDOW, DataType
 from headrace.plan.windows import Hopping, InputWindowKind, Landmark, Session
 from headrace.sql.aggregates import time_column
@@ -57,10 +62,12 @@ class Side:
     times: frozenset[str]
 
     @classmethod
-    def of(cls, relation: Relation) -> Side:
+    def of(cls, relation: Relation, in_tree: bool) -> Side:
+        """``in_tree`` says that the join becomes a part of a tree of joins that it goes over."""
         prefix = "" if relation.alias is None else f"{relation.alias}."
         names = frozenset(prefix + name for name in relation.node.schema.names)
-        times = frozenset(prefix + name for name in event_times(relation.node))
+        own = times_to_join_by(relation.node) if in_tree else event_times(relation.node)
+        times = frozenset(prefix + name for name in own)
         return cls(relation, names, times)
 
     @property
@@ -101,30 +108,41 @@ def bind_join(
     origins: Origins,
     emits_window: bool,
     ties: Sequence[Expr] = (),
+    on_bound: bool = False,
 ) -> Relation:
     """The join of two relations, refused where it could never forget or never be final.
 
-    ``ties`` are further parts of its condition, bound already.
+    ``ties`` are further parts of its condition, bound already; ``on_bound`` says that they are all
+    of it.
     """
     kind = _kind(join, bool(ties))
-    sides = Side.of(left), Side.of(right)
-    condition, columns = _condition(join, sides, kind, expressions, origins)
-    for part in ties:
-        _sort_in(part, condition, sides, origins)
-    time = _time(join, sides, condition, origins)
-    _keys_with_nulls(condition, time)
-    _check(join, sides, kind, condition, time)
-    node = Join(
-        sides[0].relation.node,
-        sides[1].relation.node,
-        kind,
-        left.alias,
-        right.alias,
-        tuple(condition.keys),
-        time,
-        conjunction(condition.residual),
-        emits_window and isinstance(time, SameWindow | SameSession),
-    )
+
+    def bound(in_tree: bool) -> tuple[Join, tuple[Visible, ...], tuple[Side, Side]]:
+        sides = Side.of(left, in_tree), Side.of(right, in_tree)
+        condition, columns = _condition(join, sides, kind, expressions, origins, on_bound)
+        for part in ties:
+            _sort_in(part, condition, sides, origins)
+        time, also = _time(join, sides, condition, origins, in_tree)
+        _keys_with_nulls(condition, time)
+        _check(join, sides, kind, condition, time)
+        node = Join(
+            sides[0].relation.node,
+            sides[1].relation.node,
+            kind,
+            left.alias,
+            right.alias,
+            tuple(condition.keys),
+            time,
+            conjunction(condition.residual),
+            emits_window and isinstance(time, SameWindow | SameSession),
+            also,
+        )
+        return node, columns, sides
+
+    node, columns, sides = bound(in_tree=kind is JoinKind.INNER and not emits_window)
+    if not goes_by_event_times(node):
+        # It is an operator above the tree after all: a session join, or parted from it by a table.
+        node, columns, sides = bound(in_tree=False)
     untimed = untimed_inputs(node)
     if untimed:
         refuse("JOIN_WITHOUT_EVENT_TIME", join, input=untimed[0])
@@ -175,6 +193,7 @@ def _condition(
     kind: JoinKind,
     expressions: MakeBinder,
     origins: Origins,
+    on_bound: bool,
 ) -> tuple[OnClause, tuple[Visible, ...]]:
     left, right = sides[0].relation.qualified(), sides[1].relation.qualified()
     columns = left.columns + right.columns
@@ -183,13 +202,16 @@ def _condition(
     if names:
         columns = _using(names, join, sides, kind, condition, origins)
     on = join.args.get("on")
-    if on is not None:
-        binder = replace(expressions(columns, origins), no_aggregates="ON")
-        for part in conjuncts(binder.condition(on, "ON")):
-            if part == _TRUE:
-                continue
+    if on is not None and not on_bound:
+        for part in on_parts(on, expressions(columns, origins)):
             _sort_in(part, condition, sides, origins)
     return condition, columns
+
+
+def on_parts(on: exp.Expr, binder: ExpressionBinder) -> list[Expr]:
+    """The conditions of an ON that must all hold."""
+    bound = replace(binder, no_aggregates="ON").condition(on, "ON")
+    return [part for part in conjuncts(bound) if part != _TRUE]
 
 
 _TRUE = Literal(True, BOOLEAN)
@@ -356,35 +378,24 @@ def _window_pair(
 
 
 def _time(
-    join: exp.Join, sides: tuple[Side, Side], condition: OnClause, origins: Origins
-) -> JoinTime | None:
-    """The one condition on time; further comparisons of times stay as predicates."""
+    join: exp.Join,
+    sides: tuple[Side, Side],
+    condition: OnClause,
+    origins: Origins,
+    in_tree: bool,
+) -> tuple[JoinTime | None, tuple[JoinTime, ...]]:
+    """The condition on time, and further ones between other times of a tree of joins; what else
+    is compared of times stays as predicates.
+
+    In a tree of joins each of them bounds rows, whichever joins it is written at, and so which of
+    them meet in one join says nothing.
+    """
     if condition.windows:
-        one, other, part = condition.windows[0]
-        if len(condition.windows) > 1:
-            refuse(
-                "SEVERAL_WINDOWS",
-                origins.of(condition.windows[1][2]),
-                count=len(condition.windows),
-            )
-        for call, side in ((one, sides[0]), (other, sides[1])):
-            _check_time(call.time, side, origins.of(call) or origins.of(part))
-        condition.residual += [predicate for _, predicate in condition.bounds]
-        left, right = sides[0].column_for(one.time), sides[1].column_for(other.time)
-        window = one.windows[0]
-        if isinstance(window, Session):
-            return SameSession(left, right, window.gap)
-        assert isinstance(window, Hopping)
-        return SameWindow(left, right, window)
+        return _shared_windows(join, sides, condition, origins, in_tree)
     if not condition.bounds or not (sides[0].streaming and sides[1].streaming):
         condition.residual += [predicate for _, predicate in condition.bounds]
-        return None
-    return _within(join, sides, condition)
-
-
-def _within(join: exp.Join, sides: tuple[Side, Side], condition: OnClause) -> IntervalBound:
-    """The tightest bounds between one pair of times."""
-    pairs: dict[tuple[Expr, Expr], list[Bound]] = {}
+        return None, ()
+    pairs: dict[_Pair, list[Bound]] = {}
     for bound, _ in condition.bounds:
         pairs.setdefault((bound.left, bound.right), []).append(bound)
 
@@ -393,27 +404,82 @@ def _within(join: exp.Join, sides: tuple[Side, Side], condition: OnClause) -> In
         return below + any(b.upper is not None for b in bounds)
 
     chosen = max(pairs, key=lambda pair: sides_bounded(pairs[pair]))
-    lowers = [b.lower for b in pairs[chosen] if b.lower is not None]
-    uppers = [b.upper for b in pairs[chosen] if b.upper is not None]
-    lower, upper = max(lowers, default=None), min(uppers, default=None)
+    time = _within(join, sides, chosen, pairs[chosen])
+    return time, _also(join, sides, condition, chosen, in_tree)
+
+
+_Pair = tuple[Expr, Expr]
+
+
+def _shared_windows(
+    join: exp.Join,
+    sides: tuple[Side, Side],
+    condition: OnClause,
+    origins: Origins,
+    in_tree: bool,
+) -> tuple[JoinTime, tuple[JoinTime, ...]]:
+    times: dict[_Pair, JoinTime] = {}
+    for one, other, part in condition.windows:
+        for call, side in ((one, sides[0]), (other, sides[1])):
+            _check_time(call.time, side, origins.of(call) or origins.of(part))
+        several = (one.time, other.time) in times or not in_tree
+        if times and (several or isinstance(one.windows[0], Session)):
+            refuse("SEVERAL_WINDOWS", origins.of(part), count=len(condition.windows))
+        left, right = sides[0].column_for(one.time), sides[1].column_for(other.time)
+        window = one.windows[0]
+        if isinstance(window, Session):
+            times[one.time, other.time] = SameSession(left, right, window.gap)
+            in_tree = False
+            continue
+        assert isinstance(window, Hopping)
+        times[one.time, other.time] = SameWindow(left, right, window)
+    time, *others = times.values()
+    also = _also(join, sides, condition, None, in_tree, frozenset(times))
+    return time, (*others, *also)
+
+
+def _also(
+    join: exp.Join,
+    sides: tuple[Side, Side],
+    condition: OnClause,
+    chosen: _Pair | None,
+    in_tree: bool,
+    windowed: frozenset[_Pair] = frozenset(),
+) -> tuple[JoinTime, ...]:
+    """The bounds on other pairs of times than the one chosen, and as predicates those that are not
+    or not wholly said by that."""
+    pairs: dict[_Pair, list[Bound]] = {}
+    for bound, predicate in condition.bounds:
+        pair = bound.left, bound.right
+        plain = all(isinstance(time, Column) for time in pair)
+        short = all(r is None or abs(r) <= LONGEST for r in (bound.lower, bound.upper))
+        if pair != chosen and pair not in windowed and in_tree and plain and short:
+            pairs.setdefault(pair, []).append(bound)
+        elif pair == chosen and bound.exact:
+            continue
+        if not bound.exact or pair not in pairs:
+            condition.residual.append(predicate)
+    return tuple(_within(join, sides, pair, bounds) for pair, bounds in pairs.items())
+
+
+def _within(
+    join: exp.Join, sides: tuple[Side, Side], pair: _Pair, bounds: list[Bound]
+) -> IntervalBound:
+    """The tightest bounds between a pair of times."""
+    lower = max((b.lower for b in bounds if b.lower is not None), default=None)
+    upper = min((b.upper for b in bounds if b.upper is not None), default=None)
+    place = join.args.get("on") or join
     if lower is not None and upper is not None and lower > upper:
-        refuse(
-            "EMPTY_INTERVAL",
-            join.args.get("on") or join,
-            lower=format_duration(lower),
-            upper=format_duration(upper),
-        )
+        texts = {"lower": format_duration(lower), "upper": format_duration(upper)}
+        refuse("EMPTY_INTERVAL", place, **texts)
     for reach in (lower, upper):
         if reach is not None and abs(reach) > LONGEST:
             raise DurationError(
                 f"the join's time bound of {format_duration(reach)} is too long",
                 hint=f"use at most {LONGEST // DAY} days, or join on the keys alone",
-                position=position_of(join.args.get("on")),
+                position=position_of(place),
             )
-    for bound, predicate in condition.bounds:
-        if (bound.left, bound.right) != chosen or not bound.exact:
-            condition.residual.append(predicate)
-    left, right = sides[0].column_for(chosen[0]), sides[1].column_for(chosen[1])
+    left, right = sides[0].column_for(pair[0]), sides[1].column_for(pair[1])
     return IntervalBound(left, right, lower, upper)
 
 

@@ -18,7 +18,7 @@ from headrace.plan.expressions import (
     Named,
     conjunction,
 )
-from headrace.plan.join_graph import join_graph, left_deep, topmost_joins, with_order
+from headrace.plan.join_graph import inputs_of, join_graph, left_deep, topmost_joins, with_order
 from headrace.plan.nodes import (
     WINDOW_COLUMN,
     Aggregate,
@@ -26,6 +26,7 @@ from headrace.plan.nodes import (
     Join,
     JoinKind,
     Node,
+    Order,
     Project,
     SameSession,
     SameWindow,
@@ -37,7 +38,7 @@ from headrace.plan.output_modes import output_modes
 from headrace.plan.types import BOOLEAN, STRING, TIMESTAMP, WINDOW
 from headrace.sql import functions_table as table
 from headrace.sql.expressions import ExpressionBinder, FunctionTypes, Origins
-from headrace.sql.joins import bind_join, joined_columns
+from headrace.sql.joins import bind_join, joined_columns, on_parts
 from headrace.sql.literals import Zone
 from headrace.sql.places import Places
 from headrace.sql.positions import position_of
@@ -45,10 +46,19 @@ from headrace.sql.reading import refuse_unread, watched
 from headrace.sql.refusals import did_you_mean, refuse
 from headrace.sql.scope import Relation, Visible, relation
 from headrace.sql.select import SelectBinder
+from headrace.sql.timed_order import timed_order
 from headrace.sql.typing import CoercionError, common_type
 from headrace.sql.views import View
 from headrace.sql.volatile import moving_times
-from headrace.sql.where_ties import Tie, Ties, find_ties, is_bare, is_inner
+from headrace.sql.where_ties import (
+    Input,
+    Tie,
+    Ties,
+    find_ties,
+    has_window_of_each_input,
+    is_bare,
+    is_inner,
+)
 from headrace.sql.words import refuse_left_over
 
 Catalog = Mapping[str, Source | Table | View]
@@ -293,6 +303,9 @@ class QueryBinder:
                     refuse("DUPLICATE_ALIAS", clause.this, name=alias)
             relations.append(right)
         ties = self._ties(node, relations, clauses)
+        by_time = self._joined_by_time(node, relations, clauses, ties, emitting)
+        if by_time is not None:
+            return by_time
         order = list(range(len(relations)))
         if ties.found and all(map(is_bare, clauses)):
             order = ties.order(len(relations))
@@ -317,6 +330,65 @@ class QueryBinder:
         if order != sorted(order):
             result = replace(result, columns=_in_text_order(result.columns, relations))
         return result, joins
+
+    def _joined_by_time(
+        self,
+        node: exp.Expr,
+        relations: list[Relation],
+        clauses: list[exp.Join],
+        ties: Ties,
+        emitting: int | None,
+    ) -> tuple[Relation, list[Join]] | None:
+        """The relations of a FROM joined in an order in which each is bounded in time, where that
+        is not the order of the text; None where it is."""
+        plain = all(is_inner(c) and not c.args.get("using") and not c.method for c in clauses)
+        if len(relations) < 3 or not plain or has_window_of_each_input(node):
+            return None
+        shown, parts = relations[0], list[Expr]()
+        for right, clause in zip(relations[1:], clauses, strict=True):
+            shown = joined_columns(shown, right, clause, self.origins)
+            on = clause.args.get("on")
+            if on is not None:
+                parts += on_parts(on, self.expressions(shown.columns, self.origins))
+        inputs = [Input.of(relation) for relation in relations]
+        sure = [tie for _, some in ties.found for tie in some if not tie.can_raise]
+        order = timed_order(inputs, [*parts, *(tie.part for tie in sure)])
+        if order is None:
+            return None
+        joins: list[Join] = []
+        used: list[Tie] = []
+
+        def joined(order: Order) -> Relation:
+            if isinstance(order, int):
+                return relations[order]
+            left, right = joined(order[0]), joined(order[1])
+            clause = clauses[max(*inputs_of(order[1]), 1) - 1]
+            places = frozenset(inputs_of(order))
+            columns = frozenset().union(*(inputs[place].names for place in places))
+            here = [part for part in parts if part.columns() <= columns]
+            parts[:] = [part for part in parts if part not in here]
+            own = [tie for tie in ties.within(places) if tie not in used]
+            own = [tie for tie in own if not tie.can_raise] or ([] if here else own)
+            used.extend(own)
+            both = bind_join(
+                left,
+                right,
+                clause,
+                self.expressions,
+                self.origins,
+                len(joins) == emitting,
+                [*here, *(tie.part for tie in own)],
+                on_bound=True,
+            )
+            assert isinstance(both.node, Join)
+            self.places.setdefault(both.node, clause)
+            joins.append(both.node)
+            return both
+
+        result = joined(order)
+        ties.take(used)
+        self.taken[id(node)] = ties.taken
+        return replace(result, columns=_in_text_order(result.columns, relations)), joins
 
     def _ties(self, node: exp.Expr, relations: list[Relation], clauses: list[exp.Join]) -> Ties:
         """What the WHERE of a SELECT says of the joins of its FROM."""
@@ -457,7 +529,8 @@ def _in_one_window(joined: Relation, windowed: list[Join], mention: exp.Expr) ->
 
     Neighbouring hopping windows overlap, so a and b may share another window than a and c.
     """
-    specs = {replace(j.time, left=_NO_COLUMN, right=_NO_COLUMN) for j in windowed if j.time}
+    times = [t for j in windowed for t in j.times if isinstance(t, SameWindow | SameSession)]
+    specs = {replace(time, left=_NO_COLUMN, right=_NO_COLUMN) for time in times}
     if len(specs) > 1:
         refuse(
             "NO_WINDOW_COLUMN",
@@ -472,7 +545,7 @@ def _in_one_window(joined: Relation, windowed: list[Join], mention: exp.Expr) ->
     window = Column(WINDOW_COLUMN, WINDOW)
     start = Call("field", (window, Literal("start", STRING)), TIMESTAMP)
     end = Call("field", (window, Literal("end", STRING)), TIMESTAMP)
-    others = {time for j in windowed[:-1] if j.time for time in (j.time.left, j.time.right)}
+    others = {column for time in times for column in (time.left, time.right)}
     tests: list[Expr] = []
     for time in sorted(others - {last.left, last.right}, key=lambda c: c.name):
         tests.append(Call(">=", (time, start), BOOLEAN))

@@ -20,7 +20,7 @@ from sqlglot import exp
 from headrace.errors import HeadraceError
 from headrace.names import folded
 from headrace.plan.expressions import Call, Cast, Column, Expr, Literal, conjuncts
-from headrace.plan.times import event_times
+from headrace.plan.times import times_to_join_by
 from headrace.sql import functions_table as table
 from headrace.sql.scope import Relation
 from headrace.sql.time_bounds import time_bound
@@ -58,6 +58,10 @@ class Ties:
         ties = [tie for tie in ties if new in tie.inputs and tie.inputs <= all_inputs]
         sure = [tie for tie in ties if not tie.can_raise]
         return sure or (ties if new in self.bare else [])
+
+    def within(self, inputs: frozenset[int]) -> list[Tie]:
+        """The ties of some inputs with each other."""
+        return [tie for _, ties in self.found for tie in ties if tie.inputs <= inputs]
 
     def take(self, used: Sequence[Tie]) -> None:
         """Note what joins have taken; a condition is that of a join wholly or not at all."""
@@ -111,22 +115,22 @@ def find_ties(
         tables=frozenset(i for i, r in enumerate(relations) if not r.node.streams()),
         bare=frozenset(i for i, join in enumerate(joins, 1) if is_bare(join)),
     )
-    inputs = [_Input.of(relation) for relation in relations]
-    timed = not _has_window_of_each_input(select)
+    inputs = [Input.of(relation) for relation in relations]
+    timed = not has_window_of_each_input(select)
     for node in where_conjuncts(where.this):
         try:
             parts = conjuncts(bind(node))
         except HeadraceError:
             # It is refused when the WHERE is read, or speaks of a column that a join makes.
             continue
-        candidates = [_tie(part, inputs) for part in parts]
+        candidates = [tie_between(part, inputs) for part in parts]
         usable = tuple(tie for tie in candidates if tie is not None and (timed or not tie.timed))
         if len(usable) == len(parts):
             ties.found.append((node, usable))
     return ties
 
 
-def _has_window_of_each_input(select: exp.Select) -> bool:
+def has_window_of_each_input(select: exp.Expr) -> bool:
     """Whether it groups by several windows: those are over a join without a condition on time, of
     whose rows the WHERE leaves some out."""
     group = select.args.get("group")
@@ -140,23 +144,26 @@ def _is_window(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Input:
+class Input:
+    """An input of a FROM: its columns by the names of the FROM, and those that carry time."""
+
     names: frozenset[str]
     times: frozenset[str]
+    streaming: bool
 
     @classmethod
-    def of(cls, relation: Relation) -> _Input:
-        if relation.alias is None:
-            # A join in parentheses: its columns carry the names of its own inputs.
-            return cls(frozenset(relation.node.schema.names), frozenset(event_times(relation.node)))
-        prefix = f"{relation.alias}."
+    def of(cls, relation: Relation) -> Input:
+        # A join in parentheses has no alias: its columns carry the names of its own inputs.
+        prefix = "" if relation.alias is None else f"{relation.alias}."
         return cls(
             frozenset(prefix + name for name in relation.node.schema.names),
-            frozenset(prefix + name for name in event_times(relation.node)),
+            frozenset(prefix + name for name in times_to_join_by(relation.node)),
+            bool(relation.node.streams()),
         )
 
 
-def _tie(part: Expr, inputs: Sequence[_Input]) -> Tie | None:
+def tie_between(part: Expr, inputs: Sequence[Input]) -> Tie | None:
+    """What a condition says of two inputs, if it is about two and ties them."""
     if not isinstance(part, Call) or len(part.arguments) != 2:
         return None
     owners = [i for i, one in enumerate(inputs) if part.columns() & one.names]
