@@ -155,8 +155,8 @@ def test_output_comes_under_the_numbers_of_its_own_epochs(
         decide("retry"),
         AddData("bids", ("d", 2, 4)),
         Advance(),
-        CheckEpochs("shares", [("a", 10)], [("b", None)], [("c", 2)], [("d", 5)]),
-        CheckEpochs("rows", [("a", 1)], [("b", 0)], [("c", 5)], [("d", 2)]),
+        CheckEpochs("shares", [("a", 10)], [("b", None)], [("c", 2)], [("d", 5)], of_batches=True),
+        CheckEpochs("rows", [("a", 1)], [("b", 0)], [("c", 5)], [("d", 2)], of_batches=True),
     )
 
 
