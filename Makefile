@@ -39,12 +39,12 @@ java: ## find Java 17 or 21, or install it (Debian, as root)
 demo: $(STAMP) ## a minute of standing queries on a live stream (ARGS="--seconds 20")
 	@$(JAVA)$(BIN)/headrace demo $(ARGS)
 
-# Two processes, each with its own Spark.
+# Three processes on two cores, each with its own Spark: some tests wait for their children.
 test: $(STAMP) ## the default tests (ARGS="--seed 7" for other random ones)
-	@$(JAVA)$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	@$(JAVA)$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 test-all: $(STAMP) ## all tests but those of an hour
-	@$(JAVA)$(BIN)/python -m pytest -n 2 --dist worksteal -m "not hour" $(ARGS)
+	@$(JAVA)$(BIN)/python -m pytest -n 3 --dist worksteal -m "not hour" $(ARGS)
 
 # It prints the seed; with the same seed, the same rows come and the same things break.
 chaos: $(STAMP) ## kill the engine at random moments, and compare with the oracle (KILLS=50 SEED=7)

@@ -97,6 +97,10 @@ _FUNCTIONS: dict[str, Callable[..., str]] = {
     "concat": lambda *parts: "(" + " || ".join(parts) + ")",
     "substring": lambda text, start, length: f"substring({text}, {start}, {length})",
     "substr": lambda text, start, length: f"substring({text}, {start}, {length})",
+    "initcap": lambda a: (
+        f"array_to_string(list_transform(string_split({a}, ' '), "
+        "lambda w: upper(w[1]) || lower(w[2:])), ' ')"
+    ),
     "floor": lambda a: f"floor({a})",
     "ceil": lambda a: f"ceil({a})",
     "ceiling": lambda a: f"ceil({a})",

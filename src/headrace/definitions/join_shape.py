@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
 from headrace.definitions.definition import Sql, one_after_the_other, sql_of
 from headrace.definitions.join_conditions import exact_condition
 from headrace.errors import QueryError
 from headrace.optimizer.safety import can_raise
-from headrace.plan.expressions import Expr
+from headrace.plan.expressions import Call, Expr
 from headrace.plan.join_graph import JoinGraph, join_graph
 from headrace.plan.nodes import Join, JoinKind
 from headrace.plan.times import event_times, graph_lag
+from headrace.plan.types import BOOLEAN
 
 
 @dataclass(frozen=True)
@@ -123,4 +122,5 @@ def predicate_condition(predicate: Expr) -> JoinConjunct:
 
 
 def key_condition(left: Expr, right: Expr) -> Sql:
-    return exp.EQ(this=sql_of(left), expression=sql_of(right))
+    """Keys may be conditions themselves (``a.k IS NULL``), and are put into brackets then."""
+    return sql_of(Call("=", (left, right), BOOLEAN))

@@ -18,6 +18,7 @@ from headrace.definitions.definition import (
     sql_of,
     union_all,
 )
+from headrace.definitions.join_shape import key_condition
 from headrace.names import storage_name
 from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
@@ -168,7 +169,7 @@ def _join_table(node: Join, rows: Definition) -> Definition:
 
 def _join_sides(node: Join, left: Definition, right: Definition) -> Definition:
     """A join as Spark does it, of two relations that are complete in themselves."""
-    conditions: list[Sql] = [exp.EQ(this=sql_of(a), expression=sql_of(b)) for a, b in node.keys]
+    conditions: list[Sql] = [key_condition(a, b) for a, b in node.keys]
     ours, theirs = qualify(left, node.left_schema), qualify(right, node.right_schema)
     residual = conjuncts(node.residual)
     conditions += [sql_of(part) for part in residual if not can_raise(part)]

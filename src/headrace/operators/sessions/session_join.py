@@ -26,6 +26,7 @@ from headrace.definitions.definition import (
     struct,
     union_all,
 )
+from headrace.definitions.join_shape import key_condition
 from headrace.operators.base import EpochStep, Operator
 from headrace.operators.epoch import Epoch
 from headrace.operators.rows.delta_join import JoinInput
@@ -110,7 +111,7 @@ class SessionJoin(Operator):
     def _pairs(self, epoch: Epoch, sessions: exp.Query) -> exp.Query:
         left, right = (self._in_sessions(epoch, index, sessions) for index in range(2))
         on: list[Sql] = [exp.EQ(this=column("__session0"), expression=column("__session1"))]
-        on += [exp.EQ(this=sql_of(a), expression=sql_of(b)) for a, b in self.node.keys]
+        on += [key_condition(a, b) for a, b in self.node.keys]
         if self.node.residual is not None:
             on.append(sql_of(self.node.residual))
         kinds = {JoinKind.INNER: "inner", JoinKind.LEFT: "left", JoinKind.RIGHT: "right"}

@@ -65,8 +65,8 @@ def test_explain_says_who_runs_what_and_why(spark: SparkSession, tmp_path: Path)
     assert "rows-a: DuckDB in tasks, in parts of any rows" in joined
     assert "rows-b: Spark, because of the stream b, whose rows come through Spark" in joined
     assert "results: DuckDB in tasks, in parts by k" in joined
-    assert "results: Spark, because of the function upper" in executors(
-        "SELECT upper(CAST(k AS STRING)) AS u FROM a"
+    assert "results: Spark, because of the function initcap" in executors(
+        "SELECT initcap(CAST(k AS STRING)) AS u FROM a"
     )
     assert "Spark, because of the table t" in executors("SELECT name FROM a JOIN t ON a.k = t.k")
 

@@ -10,6 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.definitions.definition import sql_of
+from headrace.definitions.join_shape import key_condition
 from headrace.engine.checkpoint.files import plain_path
 from headrace.engine.execution.duckdb.local_index import DIES, KEY
 from headrace.engine.execution.duckdb.meanings import duckdb_type, same_kind
@@ -78,7 +79,7 @@ def plan_probed(join: ProbedInput) -> ProbedPlan:
                 raise Untranslatable(f"keys of the types {kind} and {kinds[position]}")
             before = first.setdefault(position, key)
             if before is not key and kind not in _EXACT:
-                verified.append(exp.EQ(this=sql_of(before), expression=sql_of(key)))
+                verified.append(key_condition(before, key))
     return ProbedPlan(
         join,
         [_leaf(join, index, kinds) for index in range(len(join.leaves))],
