@@ -35,6 +35,7 @@ def run_tiny(name: str, spark: SparkSession, work: Path) -> tuple[dict[str, Any]
     return read, sum(done)
 
 
+@pytest.mark.slow
 def test_ingest_runs(spark: SparkSession, tmp_path: Path) -> None:
     report, done = run_tiny("ingest", spark, tmp_path)
     (case,) = report["cases"]

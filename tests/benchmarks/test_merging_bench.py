@@ -64,7 +64,10 @@ tiny = cache(tiny_anew)
 # --- parts ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", GENERATED)
+@pytest.mark.parametrize(
+    "part",
+    [p if p != "sources" else pytest.param(p, marks=pytest.mark.slow) for p in GENERATED],
+)
 def test_a_part_that_plans_generated_queries(part: str) -> None:
     cases, _ = tiny(getattr(planning, part))
     assert len(cases) == GENERATED[part]

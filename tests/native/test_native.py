@@ -161,7 +161,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Epochs]:
     return folder, epochs
 
 
-@pytest.mark.parametrize("name", list(FINAL_QUERIES))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if place % 2 == 0 else pytest.param(name, marks=pytest.mark.slow)
+        for place, name in enumerate(FINAL_QUERIES)
+    ],
+)
 def test_complete_results_are_the_oracles(
     narrow: Any, data: tuple[Path, Epochs], tmp_path: Path, name: str
 ) -> None:

@@ -1,6 +1,6 @@
 """Two hundred queries run merged while a hundred leave and a hundred come; also with a SIGKILL.
 
-The default run has a part of them: forty, of which twenty leave and twenty come.
+The default run has a part of them, with the SIGKILL: forty, of which some leave and come.
 
 Every query's output, epoch by epoch, is what the oracle gives to it alone over what it was entitled
 to: everything to those that were there from the start, and to those that joined late what is whole
@@ -45,13 +45,13 @@ from tests.support.tally import Tally
 
 Rows = list[tuple[Any, ...]]
 #: How many queries run, and into how many jobs they fit.
-SIZES = [(40, 30), (60, 30), (200, 40)]
+SIZES = [(60, 30), (200, 40)]
 MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 @pytest.mark.parametrize(
     ("queries", "most_jobs"),
-    [(n, most) if n < 60 else pytest.param(n, most, marks=pytest.mark.slow) for n, most in SIZES],
+    [pytest.param(n, most, marks=pytest.mark.slow) for n, most in SIZES],
 )
 def test_many_queries_while_half_of_them_leave_and_as_many_come(
     queries: int, most_jobs: int, spark: SparkSession, tmp_path: Path, tally: Tally

@@ -29,7 +29,7 @@ from tests.support.query_sets import random_set
 from tests.support.seeds import Seeds, some_and_slow
 from tests.support.tally import Tally
 
-SETS, MORE_SETS, PER_TEST = 16, 16, 4
+SETS, MORE_SETS, PER_TEST = 8, 24, 4
 SPARK_SETS = 2
 #: Seconds in which a failure is made smaller.
 SHRINKING = 20.0

@@ -258,13 +258,13 @@ def test_nothing_is_lost_and_nothing_waits(name: str) -> None:
 
 @pytest.mark.random
 @pytest.mark.parametrize(
-    ("seed", "share"), [(1, 3), *(pytest.param(n, 1, marks=pytest.mark.slow) for n in (1, 2))]
+    ("seed", "share"), [(1, 6), *(pytest.param(n, 1, marks=pytest.mark.slow) for n in (1, 2))]
 )
 def test_engine_and_oracle_agree_in_each_epoch(
     seed: int, share: int, seeds: Seeds, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Shapes together, over streams with late, double and missing rows, with a restart; a third of
-    them each day."""
+    """Shapes together, over streams with late, double and missing rows, with a restart; a sixth
+    of them each day."""
     chosen = {"auto": ("buckets", "spark")}.get(FORCED_EXECUTOR, (FORCED_EXECUTOR,) * 2)
     executors = [tiny_executor(spark, executor=name) for name in chosen]
     chance = random.Random(seed)

@@ -43,7 +43,7 @@ from tests.support.tally import Tally
 
 QUERIES = 5
 #: Groups of tasks, and those on Spark: first those of the default run.
-TASK_GROUPS, MORE_TASK_GROUPS, PER_TEST = 12, 12, 6
+TASK_GROUPS, MORE_TASK_GROUPS, PER_TEST = 6, 18, 6
 SPARK_GROUPS, MORE_SPARK_GROUPS, PER_SPARK_TEST = 2, 58, 2
 EPOCHS = 3
 #: Forms that need luck to put out rows come more often than in the generator's own weights.

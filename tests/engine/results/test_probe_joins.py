@@ -174,7 +174,7 @@ def check(
 
 
 @pytest.mark.parametrize(
-    "place", [*range(6), *(pytest.param(n, marks=pytest.mark.slow) for n in range(6, 12))]
+    "place", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 12))]
 )
 def test_random_graphs_of_two_to_six_streams(
     place: int, seeds: Seeds, executor: Executor, tmp_path: Path, tally: Tally

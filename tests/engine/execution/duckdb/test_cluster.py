@@ -37,6 +37,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.slow
 def test_a_killed_executor_changes_nothing(tmp_path: Path) -> None:
     for salt, name in enumerate("ab"):
         events = EventFiles(6_000, 8, keys=16, step=100, shake=1_000, salt=salt)
